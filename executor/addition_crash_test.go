@@ -71,6 +71,7 @@ func crashPair(ctx context.Context, x *executor.Executor, at string) error {
 // commit in two repositories. Nothing that a record shows is lost, no repository has a commit of a run that the record
 // does not name, and no command runs twice.
 func TestCrashInPair(t *testing.T) {
+	t.Parallel()
 	packets := []int{6, 19} // before the commits, and when the run has ended
 	full := os.Getenv("RAMUS_TEST") == "full"
 	for _, lost := range []bool{false, true} {

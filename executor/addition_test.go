@@ -52,6 +52,7 @@ func pairRequest(t *testing.T, name, line string) record.Request {
 // A push by somebody else to the additional repository fails the command alone if both changed the same. Its work is
 // kept there.
 func TestAdditionConflicts(t *testing.T) {
+	t.Parallel()
 	w, lib := newPairWorld(t)
 	if _, err := w.x.Exec(t.Context(), pairRequest(t, "pair", "true"), nil, nil); err != nil {
 		t.Fatal(err)
@@ -97,6 +98,7 @@ func TestAdditionConflicts(t *testing.T) {
 
 // A branch that a killed claim left is taken over. One with commits is refused.
 func TestAdditionTakesOverBranches(t *testing.T) {
+	t.Parallel()
 	w, lib := newPairWorld(t)
 	base := gitd.Hash(gittest.Run(t, lib.Dir(), "rev-parse", "main"))
 	gittest.Run(t, lib.Dir(), "update-ref", "refs/heads/ramus/run-left", string(base))
@@ -116,7 +118,10 @@ func TestAdditionTakesOverBranches(t *testing.T) {
 
 // A command that a restart of the server meets is committed in all repositories, once, on every engine. The next server
 // knows the caller's repositories also without its index.
-func TestAdditionSurvivesRestart(t *testing.T) { onEngines(t, testAdditionSurvivesRestart) }
+func TestAdditionSurvivesRestart(t *testing.T) {
+	t.Parallel()
+	onEngines(t, testAdditionSurvivesRestart)
+}
 
 func testAdditionSurvivesRestart(t *testing.T, engine string) {
 	w, lib := newPairWorldOn(t, engine)
@@ -158,6 +163,7 @@ func testAdditionSurvivesRestart(t *testing.T, engine string) {
 // Terminals and SFTP commit one repository, so they are refused to a caller of several, and several are refused to a
 // caller with a terminal.
 func TestAdditionGuards(t *testing.T) {
+	t.Parallel()
 	w, _ := newPairWorld(t)
 	p := w.openTerminal("run:typing", record.TerminalCall{})
 	p.prompts(1)
@@ -191,6 +197,7 @@ func TestAdditionGuards(t *testing.T) {
 // A repository in which a caller works cannot be removed. If it is gone all the same, the server says so, and the
 // caller can be removed.
 func TestAdditionIsRemoved(t *testing.T) {
+	t.Parallel()
 	w, lib := newPairWorld(t)
 	if _, err := w.x.Exec(t.Context(), pairRequest(t, "pair", pairCommand), nil, nil); err != nil {
 		t.Fatal(err)
@@ -234,6 +241,7 @@ func TestAdditionIsRemoved(t *testing.T) {
 
 // Prune removes the branch of a caller in all repositories, or in none.
 func TestAdditionIsPruned(t *testing.T) {
+	t.Parallel()
 	var at clock
 	w, lib := newPairWorld(t, func(x *executor.Executor) {
 		x.Now = at.now
@@ -274,6 +282,7 @@ func TestAdditionIsPruned(t *testing.T) {
 // The value of a secret is taken out of the commits in additional repositories and of the patches, and a push of it is
 // refused.
 func TestAdditionLeaks(t *testing.T) {
+	t.Parallel()
 	const value = "correct-horse-battery-staple"
 	secrets := new(redact.Secrets)
 	secrets.Add(map[string]string{"HORSE": value})

@@ -32,6 +32,7 @@ func withACP(change func(*agent.Agent)) func(*executor.Executor) {
 }
 
 func TestACP(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, withACP(nil))
 	r := w.ended(w.ask("conv:spoken",
 		"say hello there\nplan look | write\nwrite made.txt by an agent\nread made.txt\nrun ls sub; pwd; echo $RAMUS_FILES\nrun cat \"$RAMUS_FILES/note.txt\"",
@@ -56,6 +57,7 @@ func TestACP(t *testing.T) {
 // TestACPPictures shows pictures to an agent that can look at them. The content of a file
 // decides, not its name. Every agent finds the pictures as files.
 func TestACPPictures(t *testing.T) {
+	t.Parallel()
 	picture := []byte("\x89PNG\r\n\x1a\nand so on")
 	files := []record.Attachment{{Name: "page.txt", Type: "text/plain", Content: picture},
 		{Name: "none.png", Type: "image/png", Content: []byte("<html>")},
@@ -103,6 +105,7 @@ func completed(n int) func(record.Event) bool {
 // TestACPSay gives prompts to an agent at work. The next turn is in the same process. A
 // later run continues the session, also in a new container.
 func TestACPSay(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, withACP(nil))
 	r := w.ask("conv:talk", "say one\nrun while ! [ -e go ]; do sleep 0.05; done; rm go")
 	w.until(r.Name(), printed("one"))
@@ -136,6 +139,7 @@ func TestACPSay(t *testing.T) {
 
 // TestACPLabels keeps several sessions of a caller apart, and lists them.
 func TestACPLabels(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, withACP(nil))
 	ask := func(label, prompt string) record.Run {
 		r, err := w.x.Submit(t.Context(), record.Request{Caller: caller(t, "conv:labels"), Repo: "demo",
@@ -164,6 +168,7 @@ func TestACPLabels(t *testing.T) {
 
 // TestACPPermission answers an agent's requests for permission by its policy.
 func TestACPPermission(t *testing.T) {
+	t.Parallel()
 	const prompt = "write made.txt something\nrun echo ran >ran.txt"
 	asks := func(a *agent.Agent) { a.Env = append(a.Env, "ACP_STANDIN_ASK=edit,execute") }
 	made := func(w *world, run record.Run) string { return w.inRepo("ls-tree", "--name-only", run.Branch) }
@@ -246,6 +251,7 @@ func TestACPPermission(t *testing.T) {
 // TestACPStop stops an agent that ends its turn on request, and one that does not. The
 // work of both is committed.
 func TestACPStop(t *testing.T) {
+	t.Parallel()
 	for _, verb := range []string{"hang", "deaf"} {
 		t.Run(verb, func(t *testing.T) {
 			w := newWorld(t, func(x *executor.Executor) {
@@ -274,6 +280,7 @@ func TestACPStop(t *testing.T) {
 
 // TestACPEndings has agents fail in all ways.
 func TestACPEndings(t *testing.T) {
+	t.Parallel()
 	shell := func(line string) func(*agent.Agent) {
 		return func(a *agent.Agent) { a.Command = []string{"sh", "-c", line} }
 	}
@@ -333,6 +340,7 @@ func TestACPEndings(t *testing.T) {
 // TestACPFlood has an agent send a flood of updates. The journal stays small, and the
 // turn continues.
 func TestACPFlood(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, withACP(nil))
 	r := w.ended(w.ask("conv:flood", "flood 3000\nwrite made.txt x\nprint no message at all\nthink so\nsay end").Name())
 	if r.State != record.StateComplete {
@@ -348,6 +356,7 @@ func TestACPFlood(t *testing.T) {
 
 // TestACPFiles requests files that the agent may not have.
 func TestACPFiles(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, withACP(nil))
 	r := w.ended(w.ask("conv:files", strings.Join([]string{
 		"read /etc/passwd", "read " + containers.WorkDir + "/../etc/passwd", "read nowhere", "read sub",
@@ -364,6 +373,7 @@ func TestACPFiles(t *testing.T) {
 // TestACPLost removes the container during a turn. None of the turn's work is on the
 // branch. So the prompt is sent again in a new container, and is done once.
 func TestACPLost(t *testing.T) {
+	t.Parallel()
 	for _, restart := range []bool{false, true} {
 		t.Run(fmt.Sprint("restart=", restart), func(t *testing.T) {
 			w := newWorld(t, withACP(nil))
@@ -396,6 +406,7 @@ func TestACPLost(t *testing.T) {
 // TestACPTakenUp restarts the server in the middle of a turn. Another process continues
 // the session in the same work tree, and its prompt notes that.
 func TestACPTakenUp(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, withACP(nil))
 	r := w.ask("conv:again", "append log once\nrun while ! [ -e go ]; do sleep 0.05; done\nrecall")
 	w.until(r.Name(), completed(1))
@@ -420,6 +431,7 @@ func TestACPTakenUp(t *testing.T) {
 
 // TestACPServers gives an agent the MCP server at its door, by HTTP or by a command.
 func TestACPServers(t *testing.T) {
+	t.Parallel()
 	for want, env := range map[string]string{"http http://127.0.0.1:7070/mcp": "ACP_STANDIN_NO_HTTP=",
 		"stdio /ramus mcp": "ACP_STANDIN_NO_HTTP=1"} {
 		t.Run(env, func(t *testing.T) {
@@ -437,6 +449,7 @@ func TestACPServers(t *testing.T) {
 
 // TestACPFork forks a caller. Its agent continues with a copy of the session.
 func TestACPFork(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, withACP(nil))
 	first := w.ended(w.ask("conv:tree", "remember apples").Name())
 	r, err := w.x.Submit(t.Context(), record.Request{Caller: caller(t, "conv:twig"),

@@ -21,6 +21,7 @@ import (
 // TestAgentEndsBadly ends an agent in each possible way. Its run has the reason, no process of
 // the agent remains, and its work is committed.
 func TestAgentEndsBadly(t *testing.T) {
+	t.Parallel()
 	const brief = 4 * time.Second // for its work before it hangs
 	w := newWorld(t, func(x *executor.Executor) {
 		withAgent(t, func(a *agent.Agent) { a.Output = 1 << 20 })(x)
@@ -69,7 +70,10 @@ func TestAgentEndsBadly(t *testing.T) {
 
 // TestAgentOverRestart restarts the server during a turn. The turn continues, and the agent gets
 // the earlier prompts.
-func TestAgentOverRestart(t *testing.T) { onEngines(t, agentOverRestart) }
+func TestAgentOverRestart(t *testing.T) {
+	t.Parallel()
+	onEngines(t, agentOverRestart)
+}
 
 func agentOverRestart(t *testing.T, engine string) {
 	w := newWorldOn(t, engine, withAgent(t, nil))
@@ -103,6 +107,7 @@ func agentOverRestart(t *testing.T, engine string) {
 // TestAgentLost loses the container along with the server. The turn does not begin a second time
 // by itself. After a retry the agent gets all prompts.
 func TestAgentLost(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, withAgent(t, nil))
 	r := w.ask("conv:lost", "say ready\nwait go", record.Attachment{Name: "given.txt", Content: []byte("given")})
 	w.until(r.Name(), printed("ready"))
@@ -133,6 +138,7 @@ func TestAgentLost(t *testing.T) {
 // TestAgentContainerKilled kills the container of an agent at work. The run ends, and the next
 // run has the agent's memory.
 func TestAgentContainerKilled(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, withAgent(t, nil))
 	w.ended(w.ask("conv:killed", "remember before\nwrite a.txt a").Name())
 	r := w.ask("conv:killed", "say ready\nremember nothing\nwait go")
@@ -150,6 +156,7 @@ func TestAgentContainerKilled(t *testing.T) {
 // TestContainerLostAfterPush loses a command's container between the push of its work and the
 // answer. The work is on the branch once.
 func TestContainerLostAfterPush(t *testing.T) {
+	t.Parallel()
 	w := newPortableWorld(t)
 	w.exec("run:pushed", "true")
 	var box remains.Process
@@ -186,6 +193,7 @@ func makefile(line string) string {
 }
 
 func TestAgentChecks(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, withAgent(t, func(a *agent.Agent) { a.Checks = []string{"lib_run_tests"} }))
 	r := w.ended(w.ask("conv:red", makefile("echo broken; false")).Name())
 	if r.State != record.StateFailed || r.Reason != record.ReasonCommandFailed || !strings.Contains(r.Error, "lib_run_tests") {
@@ -238,6 +246,7 @@ func TestAgentChecks(t *testing.T) {
 
 // TestAgentHostileMemory has a container put links into its agent's memory. None is followed.
 func TestAgentHostileMemory(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, withAgent(t, func(a *agent.Agent) { a.State = []string{".scripted", "more/deep", "link"} }))
 	r := w.ended(w.ask("conv:hostile", strings.Join([]string{
 		`run ln -s /etc/passwd ~/.scripted/passwd; ln -s / ~/link; ln -s /etc ~/.scripted/etc`,
@@ -272,6 +281,7 @@ func TestAgentHostileMemory(t *testing.T) {
 
 // TestAgentImage gives an agent its own image, although the caller's container has another.
 func TestAgentImage(t *testing.T) {
+	t.Parallel()
 	image := fmt.Sprintf("ramus/agent-test:%d", os.Getpid())
 	if out, err := exec.Command("docker", "tag", "ramus/task:latest", image).CombinedOutput(); err != nil {
 		t.Skipf("cannot run here: docker tag: %v %s", err, out)

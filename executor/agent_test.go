@@ -128,7 +128,10 @@ func (w *world) events(run, kind string) (list []record.Event) {
 	return list
 }
 
-func TestAgent(t *testing.T) { onEngines(t, testAgent) }
+func TestAgent(t *testing.T) {
+	t.Parallel()
+	onEngines(t, testAgent)
+}
 
 func testAgent(t *testing.T, engine string) {
 	w := newWorldOn(t, engine, withAgent(t, func(a *agent.Agent) {
@@ -188,6 +191,7 @@ func testAgent(t *testing.T, engine string) {
 // TestSay gives prompts to an agent at work. They are its next turn. A prompt with the
 // same key counts once.
 func TestSay(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, withAgent(t, nil))
 	r := w.ask("conv:talk", "say one\nwait go\nremember first")
 	w.until(r.Name(), printed("one"))
@@ -236,6 +240,7 @@ func (w *world) release(r record.Run, name string) {
 // TestSayAtTheEnd gives prompts to a run that ends. Each is either taken by the agent or
 // refused, never both, never neither.
 func TestSayAtTheEnd(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, withAgent(t, nil))
 	for round := range 2 {
 		r := w.ask(fmt.Sprintf("conv:race-%d", round), "say hello\nwait go")
@@ -280,6 +285,7 @@ func TestSayAtTheEnd(t *testing.T) {
 }
 
 func TestAgentRefused(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, withAgent(t, func(a *agent.Agent) { a.Argument = true }))
 	for want, call := range map[string]record.AgentCall{
 		`agent "other"; known are scripted`: {Name: "other", Prompt: "x"},
@@ -305,6 +311,7 @@ func TestAgentRefused(t *testing.T) {
 // TestSayInLine gives a prompt to a run that waits in line. It is a part of the first
 // turn. A container can neither see nor fetch the memory of agents.
 func TestSayInLine(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, withAgent(t, func(a *agent.Agent) {
 		a.State = nil
 		a.Resume = []string{"sh", "-c", "echo resumed; cat"}
@@ -325,6 +332,7 @@ func TestSayInLine(t *testing.T) {
 }
 
 func TestAgentMemoryIsHidden(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, withAgent(t, nil))
 	w.ended(w.ask("conv:hidden", "remember the word").Name())
 	secret := w.inRepo("rev-parse", "refs/ramus/state/conv-hidden")

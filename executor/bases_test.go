@@ -104,6 +104,7 @@ func (u *origin) tip(t *testing.T) gitd.Hash {
 // shallow clone. Containers clone from it, commit and push. A refresh fetches the
 // rest of the history.
 func TestShallowFallback(t *testing.T) {
+	t.Parallel()
 	u := newUpstream(t, nil)
 	w := u.w
 	var group sync.WaitGroup
@@ -178,6 +179,7 @@ func TestShallowFallback(t *testing.T) {
 // TestClaimImports claims a run in a repository that does not exist yet. The claim
 // imports the repository, even before the task is known.
 func TestClaimImports(t *testing.T) {
+	t.Parallel()
 	u := newUpstream(t, nil)
 	run, fresh, err := u.w.x.Claim(t.Context(), record.Request{Key: "k", Caller: caller(t, "conv:x"), Repo: "app"})
 	if err != nil || !fresh {
@@ -191,6 +193,7 @@ func TestClaimImports(t *testing.T) {
 // TestDeployOutlivesServerAndUpstream accepts deploys. Each is done, although the
 // server is killed or upstream is away.
 func TestDeployOutlivesServerAndUpstream(t *testing.T) {
+	t.Parallel()
 	u := newUpstream(t, func(x *executor.Executor) { x.SetRefreshEvery(time.Hour) })
 	w := u.w
 	two := u.at(t, "HEAD~1")
@@ -249,6 +252,7 @@ func TestDeployOutlivesServerAndUpstream(t *testing.T) {
 }
 
 func TestDeployIsTriedAgain(t *testing.T) {
+	t.Parallel()
 	u := newUpstream(t, nil)
 	w := u.w
 	if _, err := w.x.Bases().Refresh(t.Context(), upstream.Deploy{Repo: "app"}, nil); err != nil {
@@ -308,6 +312,7 @@ func TestDeployIsTriedAgain(t *testing.T) {
 }
 
 func TestDeploysThatAreRefused(t *testing.T) {
+	t.Parallel()
 	u := newUpstream(t, nil)
 	whole := gitd.Hash(strings.Repeat("ab", 20))
 	for name, d := range map[string]upstream.Deploy{
@@ -335,6 +340,7 @@ func TestDeploysThatAreRefused(t *testing.T) {
 // TestManyDeploys accepts many deploys at once. The base ends at the newest, and
 // each has a manifest.
 func TestManyDeploys(t *testing.T) {
+	t.Parallel()
 	u := newUpstream(t, nil)
 	var commits []gitd.Hash
 	for i := range 8 {

@@ -105,6 +105,7 @@ func (r *registry) env(x *executor.Executor) {
 // TestDependenciesFromTheCache installs dependencies that a warm-up fetched in a second
 // container, without a request to the registry.
 func TestDependenciesFromTheCache(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct{ engine, manager, lock, install string }{
 		{"sandbox", "npm", "package-lock.json", "npm ci --ignore-scripts --no-audit --no-fund"},
 		{"docker", "npm", "package-lock.json", "npm ci --ignore-scripts --no-audit --no-fund"},
@@ -216,6 +217,7 @@ func (w *world) record(repo *gitd.Repo, commit gitd.Hash) {
 // TestModulesFromTheCache finds Go modules without a proxy, also on a branch with another
 // go.sum.
 func TestModulesFromTheCache(t *testing.T) {
+	t.Parallel()
 	proxy := t.TempDir()
 	dir := filepath.Join(proxy, "example.org", "dep", "@v")
 	if err := os.MkdirAll(dir, 0o755); err != nil {

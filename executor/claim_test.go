@@ -24,6 +24,7 @@ func mention(t *testing.T, conv, key string) record.Request {
 }
 
 func TestClaimOnce(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	var mu sync.Mutex
 	first, names := 0, map[string]bool{}
@@ -56,6 +57,7 @@ func TestClaimOnce(t *testing.T) {
 
 // TestBeginAfterKill begins a run whose branch a killed process made, but not the rest of the run's begin.
 func TestBeginAfterKill(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	claim := mention(t, "c", "C1-1.1")
 	run, _, err := w.x.Claim(t.Context(), claim)
@@ -76,6 +78,7 @@ func TestBeginAfterKill(t *testing.T) {
 // TestReindexWithClaims claims runs while the index is rebuilt. The new index has them,
 // in its file too, and none is claimed twice.
 func TestReindexWithClaims(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	const claims = 20
 	var wg sync.WaitGroup
@@ -106,6 +109,7 @@ func TestReindexWithClaims(t *testing.T) {
 }
 
 func TestBeginGivesAClaimItsWork(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	claimed, _, err := w.x.Claim(t.Context(), mention(t, "c", "C1-1.1"))
 	if err != nil {
@@ -172,6 +176,7 @@ func TestBeginGivesAClaimItsWork(t *testing.T) {
 }
 
 func TestEndOfARequest(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	for i, e := range []executor.Ending{
 		{Output: map[string]any{"answer": "a"}},
@@ -214,6 +219,7 @@ func TestEndOfARequest(t *testing.T) {
 // TestStopWhileItBegins stops a run while it begins. In either order the run ends, and
 // no stopped work is done afterwards.
 func TestStopWhileItBegins(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	for i := range 12 {
 		claimed, _, err := w.x.Claim(t.Context(), mention(t, "c", fmt.Sprintf("C1-1.%d", i)))

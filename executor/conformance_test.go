@@ -12,6 +12,7 @@ import (
 
 // TestShell runs the conformance suite of Shells on the executor's Shell.
 func TestShell(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	var n atomic.Int64
 	taskstest.Shell(t, func(t *testing.T) tasks.Shell {

@@ -192,6 +192,7 @@ func crashSaid(ctx context.Context, x *executor.Executor, at string) error {
 // agent. The next server ends an agent with a part of the prompt and begins again. It
 // waits for an agent with the whole prompt.
 func TestCrashInPrompt(t *testing.T) {
+	t.Parallel()
 	agent := withAgent(t, func(a *agent.Agent) { a.Timeout = 30 * time.Second })
 	w := newWorld(t, agent)
 	for at, want := range []struct {
@@ -232,6 +233,7 @@ func TestCrashInPrompt(t *testing.T) {
 // client. The client is gone with the server. The command continues, because nobody
 // could begin it again, and it may not need more input.
 func TestInputOverRestart(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	c := caller(t, "run:input")
 	in, to := io.Pipe()
@@ -325,17 +327,26 @@ func crashTalk(ctx context.Context, x *executor.Executor, c record.Caller, words
 
 // TestCrashTalk kills the server at random moments while a client gives words to an
 // agent. Each accepted word is done once, in order.
-func TestCrashTalk(t *testing.T) { crash(t, scripted(t).Command[2], 10) }
+func TestCrashTalk(t *testing.T) {
+	t.Parallel()
+	crash(t, scripted(t).Command[2], 10)
+}
 
 // TestCrashACP does the same with an agent of ProtocolACP. If the server was killed
 // during a turn, the turn's prompt is sent again. So the agent may get its words twice,
 // but none is lost, and the work of all of them is in the work tree.
-func TestCrashACP(t *testing.T) { crash(t, "acp:"+standinBinary, 10) }
+func TestCrashACP(t *testing.T) {
+	t.Parallel()
+	crash(t, "acp:"+standinBinary, 10)
+}
 
 // TestCrash kills the server, and sometimes the containers with it, at random moments
 // until the run has ended. The branch then has every command once, in order.
 // RAMUS_CRASHES is the number of runs. Each is killed a dozen times.
-func TestCrash(t *testing.T) { crash(t, "", 12) }
+func TestCrash(t *testing.T) {
+	t.Parallel()
+	crash(t, "", 12)
+}
 
 // crash runs a workflow of that many nodes. With an agent's script it gives the agent
 // that many words instead. Only the server is killed then, because a turn that is lost
@@ -437,6 +448,7 @@ func crashRound(t *testing.T, rnd *rand.Rand, agent string, nodes int) {
 // run ends like other stopped runs. No process of the command remains, and its work is
 // committed.
 func TestStoppedAsTakenUp(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	const long = "echo x >made; echo out; sleep 98123"
 	sub := map[string]string{"w": "id: w\nnodes:\n  - {id: one, run: " + strconv.Quote(long) + "}\n"}

@@ -30,6 +30,7 @@ const makes = "mkdir -p /artifacts/sub; echo report >/artifacts/sub/report.txt; 
 // TestEveryEndingHasEvidence ends runs in every possible way, including the death of the server. Each run
 // has its whole journal, manifest and artifacts. RAMUS_ENDINGS is the number of rounds. The default is 1.
 func TestEveryEndingHasEvidence(t *testing.T) {
+	t.Parallel()
 	rounds := 1
 	if n, err := strconv.Atoi(os.Getenv("RAMUS_ENDINGS")); err == nil {
 		rounds = n

@@ -15,6 +15,7 @@ const envValue = "bvMu2kqT9wYp-an-unregistered-value"
 // TestEnvIsInNoRecord sets the environment of a request. The values reach the command and no
 // record. The names are recorded.
 func TestEnvIsInNoRecord(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	request := func(name, line string) record.Request {
 		return record.Request{Caller: caller(t, name), Repo: "demo",

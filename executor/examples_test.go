@@ -12,7 +12,10 @@ import (
 )
 
 // TestExamples runs the example workflows on the sample repository, on every engine.
-func TestExamples(t *testing.T) { onEngines(t, examples) }
+func TestExamples(t *testing.T) {
+	t.Parallel()
+	onEngines(t, examples)
+}
 
 func examples(t *testing.T, engine string) {
 	w := newWorldOn(t, engine, func(x *executor.Executor) {

@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -22,6 +21,7 @@ import (
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/internal/goroutines"
 	"github.com/ramus-dev/ramus/internal/programs"
 	"github.com/ramus-dev/ramus/internal/remains"
 )
@@ -86,19 +86,11 @@ func onEngines(t *testing.T, test func(t *testing.T, engine string)) {
 func newWorldOn(t *testing.T, engine string, opts func(*executor.Executor)) *world {
 	t.Helper()
 	w := &world{t: t, engine: engine, data: t.TempDir(), opts: opts}
-	before := runtime.NumGoroutine()
+	goroutines.Watch(t)
 	t.Cleanup(func() {
 		w.stop(false)
 		w.check()
 		remains.Check(t, w.data)
-		for range 3000 {
-			if runtime.NumGoroutine() <= before {
-				return
-			}
-			time.Sleep(10 * time.Millisecond)
-		}
-		buf := make([]byte, 1<<20)
-		t.Errorf("goroutines left: %d before, %d after\n%s", before, runtime.NumGoroutine(), buf[:runtime.Stack(buf, true)])
 	})
 	w.start()
 	src := filepath.Join(t.TempDir(), "src")
@@ -285,6 +277,7 @@ func (w *world) exec(name, line string) (record.Result, string, string) {
 }
 
 func TestExecCommits(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	res, out, errs := w.exec("run:one", "echo out; echo err >&2; echo more >>greeting.txt; exit 3")
 	if res.ExitCode != 3 || out != "out\n" || errs != "err\n" || res.Commit == "" {
@@ -315,6 +308,7 @@ func TestExecCommits(t *testing.T) {
 // TestFollowInTheMiddle follows a command at work. A new follower also gets the earlier
 // output. A follower that knows of the command already does not get that output again.
 func TestFollowInTheMiddle(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	r, err := w.x.Submit(t.Context(), record.Request{Caller: caller(t, "run:printing"), Repo: "demo",
 		Command: &record.Command{Shell: "echo early; echo faults >&2; until [ -e go ]; do sleep 0.05; done; rm go; echo late"}})

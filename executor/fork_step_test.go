@@ -10,6 +10,7 @@ import (
 
 // TestForkAtStep forks a caller at its steps. The files and the memory are those from which the step began.
 func TestForkAtStep(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, withACP(nil))
 	first := w.ended(w.ask("conv:tree", "remember apples").Name())
 	second := w.ended(w.ask("conv:tree", "remember pears").Name())

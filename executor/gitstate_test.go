@@ -17,7 +17,10 @@ import (
 // compares the tree of each commit with the tree that stock git computes, from a repository of
 // its own, of the same files. It runs on each engine, for bound work trees and for cloned ones.
 // RAMUS_TEST=full tests 2,000 states of each. RAMUS_SEED=N selects others.
-func TestGitStates(t *testing.T) { onEngines(t, gitStates) }
+func TestGitStates(t *testing.T) {
+	t.Parallel()
+	onEngines(t, gitStates)
+}
 
 func gitStates(t *testing.T, engine string) {
 	t.Run("bound", func(t *testing.T) { compareGitStates(t, boundWorld(t, engine, nil)) })
@@ -154,6 +157,7 @@ func randomChange(rnd *rand.Rand) string {
 // TestCheckedTree checks that the record of a check names the tree of the files at its
 // beginning. Files that a background process wrote before are on the branch.
 func TestCheckedTree(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	w.exec("run:check", `printf 'test:\n\t@cat late\n' >Makefile`)
 	if _, err := w.x.Exec(t.Context(),

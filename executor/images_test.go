@@ -61,6 +61,7 @@ func (w *world) base(files map[string]string) {
 // TestDevcontainer has containers of an image that the base's devcontainer.json describes, built by the official program. What would
 // open the walls of a container is refused. A build that fails leads to the usual image with the log.
 func TestDevcontainer(t *testing.T) {
+	t.Parallel()
 	w := newDevWorld(t)
 	w.base(map[string]string{
 		".devcontainer/devcontainer.json": `{
@@ -130,6 +131,7 @@ func TestDevcontainer(t *testing.T) {
 
 // TestDevcontainerIsRefused does not use a devcontainer.json that the server does not allow, or that has a mistake, and tells it once.
 func TestDevcontainerIsRefused(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, imagesOfRamus)
 	for text, want := range map[string]string{
 		`{"image": "node:22", "postCreateCommand": "exit 1"}`:          "the image node:22 is not used: the server's `allow.images` does not list it",

@@ -16,6 +16,7 @@ import (
 // TestDependenciesInstalled checks that a new caller finds the dependencies of its lock file installed: from a layer
 // where work trees are bound from outside, and otherwise by a command before its first one.
 func TestDependenciesInstalled(t *testing.T) {
+	t.Parallel()
 	prepareBase := func(t *testing.T, w *world, r *registry) {
 		if res := w.result("look", "npm --version"); res.ExitCode != 0 {
 			t.Skip("cannot run here: containers have no npm")
@@ -84,6 +85,7 @@ func TestDependenciesInstalled(t *testing.T) {
 
 // TestYarnInstalled checks that the packages of a yarn.lock are installed once for all callers, with yarn from npm.
 func TestYarnInstalled(t *testing.T) {
+	t.Parallel()
 	if os.Getenv("RAMUS_TEST") != "npm" {
 		t.Skip("fetches yarn from npm; RAMUS_TEST=npm runs it")
 	}
@@ -128,6 +130,7 @@ func TestYarnInstalled(t *testing.T) {
 
 // TestFetchedTogether fetches the dependencies of one base twice at once. Neither ends the other's container.
 func TestFetchedTogether(t *testing.T) {
+	t.Parallel()
 	r := newRegistry(t)
 	w := newWorld(t, r.env)
 	if res := w.result("look", "npm --version"); res.ExitCode != 0 {

@@ -18,6 +18,7 @@ import (
 // TestOneKeyAtOnce makes requests with one key concurrently, for a new caller. They are one run, and
 // all get its result.
 func TestOneKeyAtOnce(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	const requests, rounds = 20, 4
 	for round := range rounds {
@@ -46,6 +47,7 @@ func TestOneKeyAtOnce(t *testing.T) {
 // TestManyKeysAtOnce makes requests with different keys concurrently, for a new caller. All of them
 // run, one after another.
 func TestManyKeysAtOnce(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	const requests = 20
 	c := caller(t, "run:many")
@@ -71,6 +73,7 @@ func TestManyKeysAtOnce(t *testing.T) {
 
 // TestLeaving checks that a command ends with the last of the requests that wait for it.
 func TestLeaving(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	request := func(name string) record.Request {
 		return record.Request{Key: "k", Caller: caller(t, name), Repo: "demo",
@@ -167,6 +170,7 @@ func TestLeaving(t *testing.T) {
 // TestCancelPrevious submits requests that cancel earlier runs. A repeated request leaves its own run
 // alone. Other runs are stopped only after the request is accepted.
 func TestCancelPrevious(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	const text = "id: w\nrepo: {id: demo}\nnodes:\n  - {id: a, run: 'echo ready; sleep 600'}\n"
 	request := func(name, key string) record.Request {
@@ -231,6 +235,7 @@ func TestCancelPrevious(t *testing.T) {
 
 // TestBeginCancelsPrevious begins claimed runs at once, of which each cancels the earlier ones. One goes on.
 func TestBeginCancelsPrevious(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	const text = "id: w\nrepo: {id: demo}\nconcurrency: {cancel_previous: true}\nnodes:\n  - {id: a, run: 'echo ready; sleep 600'}\n"
 	const requests = 6
@@ -269,6 +274,7 @@ func TestBeginCancelsPrevious(t *testing.T) {
 
 // TestCancelPreviousOfAnyKind has commands stop earlier ones, of their caller and of a group. Others go on.
 func TestCancelPreviousOfAnyKind(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	submit := func(name, group, key string, cancel bool) record.Run {
 		t.Helper()
@@ -323,6 +329,7 @@ func TestCancelPreviousOfAnyKind(t *testing.T) {
 
 // TestGroupWorksOneAtATime submits commands of one group for different callers. No two work at the same time.
 func TestGroupWorksOneAtATime(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	var group sync.WaitGroup
 	const runs = 4
@@ -370,6 +377,7 @@ func TestGroupWorksOneAtATime(t *testing.T) {
 
 // TestForkAgain repeats a fork with its key. The result is the existing fork.
 func TestForkAgain(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	if res, _, _ := w.exec("run:trunk", "echo 1 >count"); res.ExitCode != 0 {
 		t.Fatalf("%+v", res)

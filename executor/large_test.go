@@ -19,6 +19,7 @@ import (
 
 // TestLargeFiles commits large files as pointers, both ways, and compares the trees with those of stock git with git-lfs.
 func TestLargeFiles(t *testing.T) {
+	t.Parallel()
 	if _, err := exec.LookPath("git-lfs"); err != nil {
 		t.Skip("cannot run here: git-lfs is not installed")
 	}

@@ -116,6 +116,7 @@ const lookDeps = `cd /cache/deps && ls -A && LC_ALL=C find . -mindepth 1 -printf
 // TestDependenciesBothWays compares dependencies that are mounted with unpacked ones. A caller
 // sees the same files. A mount writes nothing, however many files there are.
 func TestDependenciesBothWays(t *testing.T) {
+	t.Parallel()
 	const files = 500
 	tarball := depsTarball(t, files)
 	look := func(w *world) string {
@@ -186,6 +187,7 @@ func changesOfOne(t *testing.T, w *world, shown string) {
 // next server takes it up, and does not remove it before the container is gone. Then the layer
 // is removed.
 func TestDependenciesKept(t *testing.T) {
+	t.Parallel()
 	w := boundWorld(t, "sandbox", nil)
 	w.fetched("{}", depsTarball(t, 10))
 	w.layer()
@@ -232,6 +234,7 @@ func TestDependenciesKept(t *testing.T) {
 // TestDependenciesDamaged fetches damaged and hostile tarballs. A damaged one becomes no layer,
 // and a hostile one writes nothing outside its folder.
 func TestDependenciesDamaged(t *testing.T) {
+	t.Parallel()
 	w := boundWorld(t, "sandbox", nil)
 	whole := depsTarball(t, 10)
 	for i, text := range [][]byte{nil, []byte("hello"), whole[:len(whole)/2], hostileTarball(t)} {
@@ -253,6 +256,7 @@ func TestDependenciesDamaged(t *testing.T) {
 // TestDependenciesTooMany unpacks a tarball that never ends. It is stopped when it has made
 // more entries than a layer may have.
 func TestDependenciesTooMany(t *testing.T) {
+	t.Parallel()
 	w := boundWorld(t, "sandbox", func(x *executor.Executor) { x.SetLayerEntries(1000) })
 	pipe := w.fetched("{}", nil)
 	if err := errors.Join(os.Remove(pipe), unix.Mkfifo(pipe, 0o600)); err != nil {

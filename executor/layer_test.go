@@ -39,7 +39,10 @@ func boundWorld(t *testing.T, engine string, opts func(*executor.Executor)) *wor
 }
 
 // TestBound binds a work tree and commits from outside, on each engine, and counts the work.
-func TestBound(t *testing.T) { onEngines(t, bound) }
+func TestBound(t *testing.T) {
+	t.Parallel()
+	onEngines(t, bound)
+}
 
 func bound(t *testing.T, engine string) {
 	w := boundWorld(t, engine, nil)
@@ -81,8 +84,11 @@ func bound(t *testing.T, engine string) {
 
 // TestOneProcess counts the cost of a command in a container that is at work already. It is one
 // process inside, none outside, and no request to the engine. If the command changes files the
-// commit is made without git. Only the diff in its evidence comes from git.
-func TestOneProcess(t *testing.T) { onEngines(t, oneProcess) }
+// commit is made without git. Only the diff in its evidence comes from git. The test counts the children of this process, so
+// it runs alone.
+func TestOneProcess(t *testing.T) {
+	onEngines(t, oneProcess)
+}
 
 func oneProcess(t *testing.T, engine string) {
 	w := boundWorld(t, engine, nil)
@@ -147,6 +153,7 @@ const look = `git status --porcelain=v2 -b -uall | grep -v '^# branch.oid'; git 
 // those that git made. The branches and the work trees are equal after each step.
 // RAMUS_TEST=full makes many more changes.
 func TestBothWays(t *testing.T) {
+	t.Parallel()
 	rounds, steps := 1, 12
 	if os.Getenv("RAMUS_TEST") == "full" {
 		rounds, steps = 20, 40
@@ -281,6 +288,7 @@ func randomStep(rnd *rand.Rand, caller string) string {
 // TestSalvage kills a container in the middle of a command. The content of its work tree is kept
 // and reported, and can be forked.
 func TestSalvage(t *testing.T) {
+	t.Parallel()
 	w := boundWorld(t, "sandbox", nil)
 	r, err := w.x.Submit(t.Context(), record.Request{Caller: caller(t, "run:lost"), Repo: "demo",
 		Command: &record.Command{Shell: "echo half >half; rm sub/a; echo out; sleep 1000"}})
@@ -314,6 +322,7 @@ func TestSalvage(t *testing.T) {
 // TestBranchLayer changes many files on a branch. The caller's next container gets them in a layer
 // of the branch. So only later changes are written to bind the work tree.
 func TestBranchLayer(t *testing.T) {
+	t.Parallel()
 	w := boundWorld(t, "sandbox", func(x *executor.Executor) { x.SetBranchLayers(20) })
 	layers := func(n int64) {
 		t.Helper()
@@ -468,6 +477,7 @@ func (k leftless) Bind(ctx context.Context, b layer.Binding) error {
 
 // TestBoundNot fails to bind /artifacts. The container is used nevertheless.
 func TestBoundNot(t *testing.T) {
+	t.Parallel()
 	w := boundWorld(t, "sandbox", func(x *executor.Executor) {
 		if x.Fleet.Keeper != nil {
 			x.Fleet.Keeper = leftless{x.Fleet.Keeper}
@@ -482,6 +492,7 @@ func TestBoundNot(t *testing.T) {
 // TestLayers makes layers beyond their bound. Those below containers stay, and the remains of a
 // killed process are removed.
 func TestLayers(t *testing.T) {
+	t.Parallel()
 	w := boundWorld(t, "sandbox", func(x *executor.Executor) { x.Layers = 1 })
 	w.exec("run:old", "echo x >x")
 	list := func() int {

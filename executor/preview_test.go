@@ -56,6 +56,7 @@ func ask(t *testing.T, conn net.Conn) string {
 }
 
 func TestPorts(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	x, c := w.x, caller(t, "run:app")
 	if _, err := x.Ports(t.Context(), c); !errors.Is(err, record.ErrNotFound) {
@@ -109,6 +110,7 @@ func TestPorts(t *testing.T) {
 // TestPortsStayAwake checks that a connection keeps its container awake, and that the
 // end of the executor ends the connection.
 func TestPortsStayAwake(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, func(x *executor.Executor) { x.Fleet.Capacity = 1 })
 	w.exec("run:app", "true")
 	w.serve("run:app", "exec python3 -m http.server --bind 127.0.0.1 8123", 8123)
@@ -149,6 +151,7 @@ func TestPortsStayAwake(t *testing.T) {
 }
 
 func TestCloseEndsConnections(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	w.exec("run:app", "true")
 	w.serve("run:app", "exec python3 -m http.server --bind 127.0.0.1 8123", 8123)

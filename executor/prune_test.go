@@ -46,6 +46,7 @@ func (c *clock) now() time.Time        { return time.Now().Add(time.Duration(c.l
 func (c *clock) after(d time.Duration) { c.later.Add(int64(d)) }
 
 func TestPrune(t *testing.T) {
+	t.Parallel()
 	var at clock
 	w := newWorld(t, func(x *executor.Executor) {
 		x.Now = at.now
@@ -123,6 +124,7 @@ func (w *world) stored() string {
 }
 
 func TestPruneArtifacts(t *testing.T) {
+	t.Parallel()
 	var at clock
 	w := newWorld(t, func(x *executor.Executor) { x.Now = at.now })
 	w.exec("run:a", "head -c 9000000 /dev/zero >/artifacts/zeros; echo a >a")

@@ -111,6 +111,7 @@ func waitsAfter(when time.Time) func(record.Event) bool {
 // TestCrashQueue kills the server at random moments while a client says, edits, takes back and reorders prompts. A change that was
 // accepted is there afterwards, and one that was not is made again.
 func TestCrashQueue(t *testing.T) {
+	t.Parallel()
 	seed := uint64(time.Now().UnixNano())
 	if n, err := strconv.ParseUint(os.Getenv("RAMUS_SEED"), 10, 64); err == nil {
 		seed = n

@@ -49,6 +49,7 @@ func crashSentence(ctx context.Context, x *executor.Executor, c record.Caller) e
 // TestCrashInSentence ends the server in the middle of an agent's sentence. The agent ends its turn while no server is there. The next
 // server records the rest, once, and does not send the prompt again.
 func TestCrashInSentence(t *testing.T) {
+	t.Parallel()
 	for _, killed := range []bool{true, false} {
 		name := map[bool]string{true: "killed", false: "closed"}[killed]
 		t.Run(name, func(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 // bound over a base layer and one is cloned, at the commit of the layer and at an earlier
 // one.
 func TestApartBothWays(t *testing.T) {
+	t.Parallel()
 	const line = look + `; git log --format=%s; git rev-parse HEAD^{tree} main^{tree} origin/main^{tree}; git symbolic-ref HEAD; git remote -v; git config user.name; git commit --allow-empty -qm own && git show -s --format=%s`
 	var shown [2]string
 	for i, open := range []func(t *testing.T) *world{

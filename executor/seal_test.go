@@ -14,6 +14,7 @@ import (
 // TestSealedLater runs a command whose run cannot be sealed at its end. The
 // same process seals the run as soon as possible. The caller works meanwhile.
 func TestSealedLater(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, func(x *executor.Executor) { x.SetSealEvery(20 * time.Millisecond) })
 	// A folder is in the place of a file that sealing writes. Like a full disk
 	// it stops the seal after the command and before the ref.

@@ -63,6 +63,7 @@ func (w *world) secrets(run string) (messages []string) {
 
 // TestSecretsInOutput has a command print a value in several ways. No reader sees the value.
 func TestSecretsInOutput(t *testing.T) {
+	t.Parallel()
 	w := newCanaryWorld(t, nil)
 	var stdout, stderr bytes.Buffer
 	res, err := w.x.Exec(t.Context(), record.Request{Repo: "demo", Command: &record.Command{Shell: `
@@ -100,6 +101,7 @@ func TestSecretsInOutput(t *testing.T) {
 // TestSecretsInRequests puts values into requests. They are not kept. A value in a field that cannot
 // be changed is refused.
 func TestSecretsInRequests(t *testing.T) {
+	t.Parallel()
 	w := newCanaryWorld(t, nil)
 	res, err := w.x.Exec(t.Context(), record.Request{Repo: "demo", Asker: gitd.Person{Name: canary, Email: "a@example.org"},
 		Input: map[string]any{"token": canary, canary: 1},
@@ -142,6 +144,7 @@ func TestSecretsInRequests(t *testing.T) {
 // TestSecretsInCommits has commands leave files with a value. The files are committed without the
 // value.
 func TestSecretsInCommits(t *testing.T) {
+	t.Parallel()
 	w := newCanaryWorld(t, nil)
 	for _, c := range []struct {
 		name, command string
@@ -212,6 +215,7 @@ func TestSecretsInCommits(t *testing.T) {
 // TestSecretsThatComeBack leaves files that cannot be cleaned. They are not committed, and the run
 // reports that.
 func TestSecretsThatComeBack(t *testing.T) {
+	t.Parallel()
 	w := newCanaryWorld(t, nil)
 	// A filter that would put the value into every blob is not run.
 	res, err := w.x.Exec(t.Context(), record.Request{Repo: "demo", Command: &record.Command{
@@ -252,6 +256,7 @@ func TestSecretsThatComeBack(t *testing.T) {
 // TestSecretsInArtifacts puts values into contents and names of artifacts. Two names that are equal
 // without the values stay distinct.
 func TestSecretsInArtifacts(t *testing.T) {
+	t.Parallel()
 	w := newCanaryWorld(t, nil)
 	res, err := w.x.Exec(t.Context(), record.Request{Repo: "demo", Command: &record.Command{Shell: `
 		H=$(printf %s "$CANARY" | od -An -v -tx1 | tr -d ' \n')
@@ -284,6 +289,7 @@ func TestSecretsInArtifacts(t *testing.T) {
 // TestSecretsInWorkflows puts values into workflows. Steps get results without values. Input is
 // cleaned before its use, and the output of templates before it is kept.
 func TestSecretsInWorkflows(t *testing.T) {
+	t.Parallel()
 	w := newCanaryWorld(t, nil)
 	run := w.submit(record.Request{Input: map[string]any{"token": canary, "half": canary[:10], "rest": canary[10:]}, Workflow: `
 id: leaky
@@ -315,6 +321,7 @@ nodes:
 // TestSecretsOfAgents puts values into prompts, offered files, output, and the agent's memory,
 // including its file names.
 func TestSecretsOfAgents(t *testing.T) {
+	t.Parallel()
 	scripted := agent.Agent{State: []string{".memory"}, Command: []string{"sh", "-c", `
 		cat; ls "$RAMUS_FILES" && cat "$RAMUS_FILES"/*
 		H=$(printf %s "$CANARY" | od -An -v -tx1 | tr -d ' \n')

@@ -159,6 +159,7 @@ func imagesOfRamus(x *executor.Executor) {
 // TestServices has a real PostgreSQL and a real Redis next to the container of a step, on both engines, and an image of its own for
 // the step. Each cell of the matrix finds them empty.
 func TestServices(t *testing.T) {
+	t.Parallel()
 	for _, engine := range []string{"sandbox", "docker"} {
 		t.Run(engine, func(t *testing.T) {
 			servicesPrograms(t)
@@ -192,6 +193,7 @@ func TestServices(t *testing.T) {
 // TestServicesAcrossRestart stops the server in the middle of a command that works with a service. The next server connects both
 // again, and the service has kept its data.
 func TestServicesAcrossRestart(t *testing.T) {
+	t.Parallel()
 	servicesPrograms(t)
 	w := newWorld(t, nil)
 	r, err := w.x.Submit(t.Context(), record.Request{Caller: caller(t, "run:services"), Repo: "demo", Workflow: `
@@ -220,6 +222,7 @@ nodes:
 
 // TestImagesThatAreNotAllowed refuses images of steps and of their services that the configuration does not list.
 func TestImagesThatAreNotAllowed(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, imagesOfRamus)
 	for text, want := range map[string]string{
 		"image: other/image": "step wants the image other/image: the server's `allow.images` does not list it",

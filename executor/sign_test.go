@@ -63,6 +63,7 @@ func allGood(t *testing.T, list []string, want int) {
 }
 
 func TestSignedInContainer(t *testing.T) {
+	t.Parallel()
 	onEngines(t, func(t *testing.T, engine string) {
 		s, opts := signing(t)
 		w := newWorldOn(t, engine, opts)
@@ -107,6 +108,7 @@ func TestSignedInContainer(t *testing.T) {
 // TestUnsigned checks that no work is lost if it cannot be signed, and that signing can be
 // switched off.
 func TestUnsigned(t *testing.T) {
+	t.Parallel()
 	s, opts := signing(t)
 	w := newWorld(t, opts)
 	if _, err := w.x.Git.Repo("demo"); err != nil {

@@ -18,6 +18,7 @@ import (
 // TestStanding amends a conversation from several goroutines at once. Its ref has all amendments, in
 // order, also without the index.
 func TestStanding(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	ctx := t.Context()
 	req := record.Request{Key: "task", Caller: caller(t, "conv:abc"), Repo: "demo",
@@ -94,6 +95,7 @@ func TestStanding(t *testing.T) {
 
 // TestStandingFull fills a journal. Its run can end nevertheless, and record that its origin knows.
 func TestStandingFull(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	ctx := t.Context()
 	r, _, err := w.x.Stand(ctx, record.Request{Key: "task", Caller: caller(t, "conv:abc"), Repo: "demo"},

@@ -54,6 +54,7 @@ func (w *world) sealed(run string) record.Manifest {
 
 // TestStoreS3 keeps large artifacts in S3. The service goes away, breaks uploads, and damages and loses objects.
 func TestStoreS3(t *testing.T) {
+	t.Parallel()
 	server := storetest.NewS3(t)
 	w := newWorld(t, func(x *executor.Executor) {
 		x.Store = server.Open()
@@ -166,6 +167,7 @@ func TestStoreS3(t *testing.T) {
 
 // TestStoreHangs closes the executor while it waits for a store that does not answer. The next one seals the run.
 func TestStoreHangs(t *testing.T) {
+	t.Parallel()
 	server := storetest.NewS3(t)
 	w := newWorld(t, func(x *executor.Executor) { x.Store = server.Open() })
 	server.Hang(true)
@@ -191,6 +193,7 @@ func TestStoreHangs(t *testing.T) {
 // TestStoreFolder reads artifacts in the folder below the data folder, also after the store has moved to a
 // bucket. It repairs the remains of a crash there.
 func TestStoreFolder(t *testing.T) {
+	t.Parallel()
 	var server *storetest.S3
 	w := newWorld(t, func(x *executor.Executor) {
 		if server != nil {

@@ -13,6 +13,7 @@ import (
 // server noted it. The next server finds the commit, on the branch or at the ref where it waits to be
 // merged. It reports the work that is missing.
 func TestCommittedWithoutServer(t *testing.T) {
+	t.Parallel()
 	const work = `work=$(git -c user.name=a -c user.email=a@example.com commit-tree -p $old "$(printf '100644 blob %s\tmade\n' $(echo made | git hash-object -w --stdin) | (git ls-tree $old; cat) | git mktree)" -m "$message")`
 	const push = `new=$(git -c user.name=b -c user.email=b@example.com commit-tree -p $old "$(printf '100644 blob %s\tNAME\n' $(echo person | git hash-object -w --stdin) | (git ls-tree $old; cat) | git mktree)" -m push); git update-ref $branch $new`
 	cases := map[string]struct {
@@ -80,6 +81,7 @@ func TestCommittedWithoutServer(t *testing.T) {
 // TestGroupAfterRestart kills the server while a command of a group runs in its container and others of the group wait.
 // After the restart they still wait for it.
 func TestGroupAfterRestart(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	submit := func(line string) record.Run {
 		t.Helper()

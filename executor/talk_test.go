@@ -19,6 +19,7 @@ var bo = gitd.Person{Name: "Bo", Email: "bo@example.com", ID: "test:2"}
 
 // TestACPQueue changes prompts that wait, over a restart of the server.
 func TestACPQueue(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, withACP(nil))
 	r := w.ask("conv:queue", "say one\nrun while ! [ -e go ]; do sleep 0.05; done; rm go")
 	w.until(r.Name(), printed("one"))
@@ -80,6 +81,7 @@ func TestACPQueue(t *testing.T) {
 
 // TestACPInterrupt says something at once to an agent that cannot be steered, whose turn ends for it.
 func TestACPInterrupt(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, withACP(nil))
 	r := w.ask("conv:now", "write before.txt yes\nsay begun\nrun sleep 600\nwrite after.txt no")
 	w.until(r.Name(), printed("begun"))
@@ -116,6 +118,7 @@ func TestACPInterrupt(t *testing.T) {
 
 // TestACPSteer says something at once to an agent that takes it into its turn.
 func TestACPSteer(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, withACP(func(a *agent.Agent) { a.Env = append(a.Env, "ACP_STANDIN_STEER=1") }))
 	r := w.ask("conv:steer", "say begun\nrun while ! [ -e go ]; do sleep 0.05; done; rm go\nwrite after.txt no")
 	w.until(r.Name(), printed("begun"))
@@ -152,6 +155,7 @@ func (w *world) all(run string) (list []record.Event) {
 
 // TestStopTurn ends a turn and not the run. The prompts that wait come back.
 func TestStopTurn(t *testing.T) {
+	t.Parallel()
 	for name, change := range map[string]func(*executor.Executor){"acp": withACP(nil), "text": withAgent(t, nil)} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, change)
@@ -177,6 +181,7 @@ func TestStopTurn(t *testing.T) {
 
 // TestInterruptTakenUp restarts the server just after a turn was interrupted.
 func TestInterruptTakenUp(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, func(x *executor.Executor) {
 		withACP(nil)(x)
 		x.SetPatience(time.Second, 0)
@@ -196,6 +201,7 @@ func TestInterruptTakenUp(t *testing.T) {
 // TestWords cuts the connection of a reader at random bytes of an agent's words, and restarts the server in the middle of a sentence.
 // The reader loses and doubles nothing.
 func TestWords(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, withACP(nil))
 	words := strings.Repeat("Größe 漢字 \U0001F600 und so weiter ", 12)
 	r := w.ask("conv:words", "say first\nslowly 3 "+words+"\nthink so\nslowly 3 "+words+"\nsay end")

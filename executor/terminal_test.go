@@ -89,6 +89,7 @@ func (p *person) typed(text string) {
 // TestTerminalCommits types three commands at once. Each is a commit of the person, also those that were typed while the server
 // was restarted around them.
 func TestTerminalCommits(t *testing.T) {
+	t.Parallel()
 	onEngines(t, func(t *testing.T, engine string) {
 		w := newWorldOn(t, engine, nil)
 		p := w.openTerminal("run:typing", record.TerminalCall{})
@@ -168,6 +169,7 @@ func TestTerminalCommits(t *testing.T) {
 
 // TestTerminalQuiet runs a program without marks. Its changes are committed while it is quiet, and at its end.
 func TestTerminalQuiet(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, func(x *executor.Executor) { x.SetQuiet(40 * time.Millisecond) })
 	p := w.openTerminal("run:quiet",
 		record.TerminalCall{Command: &record.Command{Args: []string{"sh", "-c",
@@ -191,6 +193,7 @@ func TestTerminalQuiet(t *testing.T) {
 
 // TestTerminalEnds closes a terminal, and loses a container.
 func TestTerminalEnds(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	c := caller(t, "run:ends")
 	p := w.openTerminal("run:ends", record.TerminalCall{})

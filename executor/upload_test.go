@@ -31,6 +31,7 @@ func (w *world) upload(name, folder string, files ...string) (executor.Uploaded,
 // TestUpload uploads while a command is at work. The command sees the files. The upload's commit has them alone, and
 // the command's has the rest.
 func TestUpload(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	r, err := w.x.Submit(t.Context(), record.Request{Caller: caller(t, "run:up"), Repo: "demo", Asker: ada,
 		Command: &record.Command{
@@ -95,6 +96,7 @@ func TestUpload(t *testing.T) {
 
 // TestUploadRefused tries files that no commit may have. Nothing of them is in the container.
 func TestUploadRefused(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	w.exec("run:up", "ln -s /etc etc")
 	before := w.inRepo("rev-parse", "ramus/run-up")
@@ -129,6 +131,7 @@ func TestUploadRefused(t *testing.T) {
 // TestUploadUncommitted uploads a file that no push may bring. Neither the container nor the branch has it, nor the
 // other files of the upload.
 func TestUploadUncommitted(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	w.exec("run:up", "echo first >kept.txt")
 	before := w.inRepo("rev-parse", "ramus/run-up^{tree}")
@@ -158,6 +161,7 @@ func TestUploadUncommitted(t *testing.T) {
 
 // TestUploadWaits uploads while a run has the turn and no command is at work. The upload ends after a while.
 func TestUploadWaits(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	w.exec("run:up", "true")
 	w.x.SetTurn(time.Millisecond)
@@ -179,6 +183,7 @@ func TestUploadWaits(t *testing.T) {
 // TestUploadInMerge uploads a file while a command is in the middle of a merge. The upload is refused, and the merge
 // has both sides.
 func TestUploadInMerge(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	said, saying := io.Pipe()
 	input, end := io.Pipe()
@@ -216,6 +221,7 @@ cat; test -e .git/MERGE_HEAD; git commit -qm merged`}}, saying, nil)
 // TestUploadBehind uploads files while the branch has pushed changes that the container does not have. A file with such
 // a change is refused, also for replacement, and another one is merged with the changes.
 func TestUploadBehind(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	w.exec("run:up", "echo first >mine.txt; echo 0 >same.txt")
 	w.sh(t.TempDir(), "git clone -q -b ramus/run-up "+w.data+
@@ -255,6 +261,7 @@ func TestUploadBehind(t *testing.T) {
 // TestUploadAtOnce has several people upload to one workspace at the same moment. Each gets a commit of their own, and
 // one name is given once.
 func TestUploadAtOnce(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	w.exec("run:up", "true")
 	const people = 4

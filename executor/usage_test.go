@@ -65,6 +65,7 @@ const curlGuest = `ask() { curl -sS -N "http://127.0.0.1:7070/guest/$1"; }; `
 
 // TestGuests ends a call when its command ends. The call is in the journal before the end of the step.
 func TestGuests(t *testing.T) {
+	t.Parallel()
 	needsCurl(t)
 	var d guestDoor
 	w := newWorld(t, d.open)
@@ -94,6 +95,7 @@ func TestGuests(t *testing.T) {
 // TestUsageOutlivesTheServer takes up a run in another process. The process knows the run's usage from
 // its journal.
 func TestUsageOutlivesTheServer(t *testing.T) {
+	t.Parallel()
 	needsCurl(t)
 	var d guestDoor
 	w := newWorld(t, d.open)
@@ -115,6 +117,7 @@ func TestUsageOutlivesTheServer(t *testing.T) {
 
 // TestBudgetEndsAnAgent has an agent fail at the end of its budget. The budget is the reason.
 func TestBudgetEndsAnAgent(t *testing.T) {
+	t.Parallel()
 	needsCurl(t)
 	var d guestDoor
 	w := newWorld(t, func(x *executor.Executor) {

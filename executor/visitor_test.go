@@ -16,6 +16,7 @@ import (
 // agent's work tree, their changes are in the turn's commit, and the journal has
 // them.
 func TestVisitorTask(t *testing.T) {
+	t.Parallel()
 	var visitor executor.Visitor
 	w := newWorld(t, func(x *executor.Executor) {
 		withACP(nil)(x)

@@ -16,6 +16,7 @@ import (
 // TestWarmUp wakes callers that sleep while somebody types. A prompt that follows starts no container. Without one the container is removed,
 // and nothing else is left.
 func TestWarmUp(t *testing.T) {
+	t.Parallel()
 	var mu sync.Mutex
 	var started []string
 	w := newWorld(t, func(x *executor.Executor) {

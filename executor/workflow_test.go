@@ -79,6 +79,7 @@ nodes:
 `
 
 func TestWorkflow(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	r := w.submit(record.Request{Workflow: linear})
 	if r.State != record.StateComplete {
@@ -93,6 +94,7 @@ func TestWorkflow(t *testing.T) {
 }
 
 func TestWorkflowFailure(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	r := w.submit(record.Request{Workflow: `
 id: failing
@@ -120,6 +122,7 @@ nodes:
 }
 
 func TestMergeOnSuccess(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	r := w.submit(record.Request{Workflow: "id: m\nrepo: {id: demo, base_branch: main, merge_on_success: true, merge_strategy: rebase}\nnodes:\n  - {id: a, run: echo x >x}\n"})
 	if r.State != record.StateComplete || r.Merged == "" {
@@ -159,6 +162,7 @@ nodes:
 }
 
 func TestGate(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	const text = `
 id: gated
@@ -209,6 +213,7 @@ nodes:
 }
 
 func TestSubWorkflows(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	sub := map[string]string{
 		"shared":   "id: shared\ninput:\n  word: {type: string, required: true}\nnodes:\n  - {id: s, run: \"echo {{input.word}} >shared.txt\", output: {word: result.stdout}}\n",
@@ -241,6 +246,7 @@ nodes:
 }
 
 func TestFanOut(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	r := w.submit(record.Request{Workflow: `
 id: fan
@@ -264,6 +270,7 @@ transitions:
 }
 
 func TestResumeAtNode(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	const text = `
 id: resumable
@@ -293,6 +300,7 @@ nodes:
 }
 
 func TestTask(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	r := w.submit(record.Request{Task: &record.TaskCall{Name: "lib_write_file",
 		Params: map[string]any{"path": "new/file.txt", "content": "hi"}}})
@@ -323,6 +331,7 @@ func (s *scriptedLLM) Ask(_ context.Context, c workflow.LLMCall) (string, error)
 }
 
 func TestLLM(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, func(x *executor.Executor) { x.LLM = &scriptedLLM{answers: []string{`{"verdict":"good"}`}} })
 	const text = `
 id: judged

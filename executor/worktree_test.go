@@ -21,6 +21,7 @@ import (
 // TestWorkTrees leaves the work tree in every state that a command can make, and compares the
 // branch after each.
 func TestWorkTrees(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	w.layer()
 	for i, c := range []struct {
@@ -106,6 +107,7 @@ func TestWorkTrees(t *testing.T) {
 // TestRebase stops in the middle of a rebase. A later command can continue it, and every
 // state is on the branch.
 func TestRebase(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	w.exec("run:rebase", "echo one >greeting.txt")
 	w.exec("run:rebase", "git checkout -q -b side HEAD~1; echo two >greeting.txt; git commit -qam two; git checkout -q ramus/run-rebase")
@@ -125,6 +127,7 @@ func TestRebase(t *testing.T) {
 
 // TestPushMeanwhile pushes to the caller's branch from outside while its command runs.
 func TestPushMeanwhile(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	w.exec("run:both", "echo a >a")
 	repo := w.data + "/repos/demo.git"
@@ -165,7 +168,10 @@ func TestPushMeanwhile(t *testing.T) {
 // TestManyCallers has many callers on one repository at once, each with several commands.
 // Half of them wait for a container first. RAMUS_TEST=full makes it 20 callers with 10
 // commands each.
-func TestManyCallers(t *testing.T) { onEngines(t, manyCallers) }
+func TestManyCallers(t *testing.T) {
+	t.Parallel()
+	onEngines(t, manyCallers)
+}
 
 func manyCallers(t *testing.T, engine string) {
 	callers, commands := 8, 5
@@ -204,6 +210,7 @@ func manyCallers(t *testing.T, engine string) {
 }
 
 func TestTimeoutAndStop(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	// The container is ready before the command's time begins, so a slow machine makes no
 	// difference.
@@ -251,6 +258,7 @@ func (f onWrite) Write(p []byte) (int, error) {
 }
 
 func TestIdempotentKey(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	var wg sync.WaitGroup
 	var mu sync.Mutex
@@ -281,6 +289,7 @@ func TestIdempotentKey(t *testing.T) {
 
 // TestSameSecond draws the same id twice for a caller. Both commands run.
 func TestSameSecond(t *testing.T) {
+	t.Parallel()
 	now, tokens := time.Now(), []string{"aaaa", "aaaa", "bbbb"}
 	w := newWorld(t, func(x *executor.Executor) {
 		x.Now = func() time.Time { return now }
@@ -301,6 +310,7 @@ func TestSameSecond(t *testing.T) {
 }
 
 func TestBadRequests(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	ok := &record.Command{Shell: "true"}
 	for name, req := range map[string]record.Request{
@@ -339,6 +349,7 @@ func TestBadRequests(t *testing.T) {
 // TestIndex deletes and damages the index and removes the containers. The results are the
 // same afterwards.
 func TestIndex(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	for i := range 3 {
 		w.exec("run:indexed", fmt.Sprintf("echo %d >>f", i))
@@ -386,6 +397,7 @@ func (w *world) listing() string {
 }
 
 func TestEgress(t *testing.T) {
+	t.Parallel()
 	site := newSite(t)
 	w := newWorld(t, func(x *executor.Executor) { x.Egress = []string{site.addr} })
 	res, out, errs := w.exec("run:net",
@@ -416,6 +428,7 @@ func TestEgress(t *testing.T) {
 }
 
 func TestDoorIsTheOwnBranch(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	w.exec("run:other", "echo secret >s")
 	res, out, errs := w.exec("run:thief",
@@ -432,6 +445,7 @@ func TestDoorIsTheOwnBranch(t *testing.T) {
 }
 
 func TestBackground(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	res, err := w.x.Exec(t.Context(), record.Request{Caller: caller(t, "run:bg"), Repo: "demo",
 		Command: &record.Command{Shell: "echo ready; while :; do sleep 0.1; done", Background: true}}, nil, nil)
@@ -469,6 +483,7 @@ func TestBackground(t *testing.T) {
 }
 
 func TestMergeAndRollback(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	first, _, _ := w.exec("run:m", "echo 1 >n")
 	w.exec("run:m", "echo 2 >n")
@@ -494,6 +509,7 @@ func TestMergeAndRollback(t *testing.T) {
 }
 
 func TestArtifacts(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	res, _, _ := w.exec("run:made",
 		`mkdir -p /artifacts/sub; echo report >/artifacts/sub/report.txt; head -c 9000000 /dev/zero >/artifacts/large.bin; ln -s /etc/passwd /artifacts/link; mkdir /artifacts/.git; echo x >/artifacts/.git/config`)
@@ -529,7 +545,10 @@ func TestArtifacts(t *testing.T) {
 
 // TestForgottenCallers removes a caller's container. The executor then forgets the state of
 // the container.
-func TestForgottenCallers(t *testing.T) { onEngines(t, forgottenCallers) }
+func TestForgottenCallers(t *testing.T) {
+	t.Parallel()
+	onEngines(t, forgottenCallers)
+}
 
 func forgottenCallers(t *testing.T, engine string) {
 	w := newWorldOn(t, engine, nil)

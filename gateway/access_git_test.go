@@ -43,6 +43,7 @@ var gitRights = map[string]rights{
 
 // TestGitAuthorisation tries every way to fetch and to push as every kind of caller.
 func TestGitAuthorisation(t *testing.T) {
+	t.Parallel()
 	r := open(t, false, nil)
 	r.repo(t, "team/app")
 	r.repo(t, "other")
@@ -242,6 +243,7 @@ func (r *rooms) branch(t *testing.T, name, branch string) gitd.Hash {
 // TestRefsBoundTheAPI checks that the refs that a token may read limit the API as they limit git. A revision that a
 // token may not see is not found, by any of its names.
 func TestRefsBoundTheAPI(t *testing.T) {
+	t.Parallel()
 	r := open(t, false, nil)
 	r.repo(t, "team/app")
 	main, side := r.branch(t, "team/app", "main"), r.branch(t, "team/app", "side")

@@ -481,6 +481,7 @@ var ofCaller = regexp.MustCompile(`RUN|NAME|TASK|run:subject|run-subject`)
 
 // TestAuthorisation tries every route as every kind of caller.
 func TestAuthorisation(t *testing.T) {
+	t.Parallel()
 	store := &secret.Store{Box: &sealed.Box{Dir: t.TempDir(), KeyFile: filepath.Join(t.TempDir(), "seal.key")},
 		Redact: new(redact.Secrets)}
 	if err := store.Open(); err != nil {
@@ -744,6 +745,7 @@ var forStrangers = []string{"GET /repos/{repo}", "GET /repos/{repo}/files", "GET
 
 // TestStrangers tries every route without a sign-in after one of two repositories was opened to everybody.
 func TestStrangers(t *testing.T) {
+	t.Parallel()
 	r := open(t, false, withPeople(t))
 	r.repo(t, "team/app")
 	r.repo(t, "other")

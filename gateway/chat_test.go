@@ -152,6 +152,7 @@ func (k *talk) runs(channel, thread string) []record.Run {
 }
 
 func TestSessionCaller(t *testing.T) {
+	t.Parallel()
 	a, b := chat.Session{Key: "slack:T1:C1:1700000000.000100"}, chat.Session{Key: "slack:T1:C1:1700000000.000200"}
 	if again := (chat.Session{Key: a.Key}); a.Caller() != again.Caller() || a.Caller() == b.Caller() || a.Caller().Kind() != "conv" {
 		t.Errorf("%v, %v", a.Caller(), b.Caller())
@@ -160,6 +161,7 @@ func TestSessionCaller(t *testing.T) {
 
 // TestSlackRetryIdempotency delivers one mention many times concurrently, by both of its envelopes.
 func TestSlackRetryIdempotency(t *testing.T) {
+	t.Parallel()
 	k := openTalk(t, false, nil)
 	ts := k.slack.Write(owner, "C01", "", "<@"+k.slack.BotUser+"> help")
 	var wg sync.WaitGroup
@@ -194,6 +196,7 @@ func TestSlackRetryIdempotency(t *testing.T) {
 }
 
 func TestMentionRunsACommand(t *testing.T) {
+	t.Parallel()
 	k := openTalk(t, true, nil)
 	ts := k.slack.Say(owner, "C01", "", "<@"+k.slack.BotUser+"> exec echo hello > greeting.txt; "+untilGo)
 	k.atWork(ts, "greeting.txt")
@@ -254,6 +257,7 @@ func TestMentionRunsACommand(t *testing.T) {
 }
 
 func TestAsksWhichRepositoryIsMeant(t *testing.T) {
+	t.Parallel()
 	k := openTalk(t, true, nil)
 	k.repo(t, "other")
 	ts, question := k.ask(owner, "", "exec cat README", 1)
@@ -280,6 +284,7 @@ func TestAsksWhichRepositoryIsMeant(t *testing.T) {
 }
 
 func TestTooFastForSlackIsWaitedOut(t *testing.T) {
+	t.Parallel()
 	k := openTalk(t, true, nil)
 	k.slack.Fail(
 		slacktest.Fault{Method: "conversations.replies", RetryAfter: time.Second},
@@ -298,6 +303,7 @@ func TestTooFastForSlackIsWaitedOut(t *testing.T) {
 
 // TestWithoutSignature checks that deliveries without a valid signature are refused.
 func TestWithoutSignature(t *testing.T) {
+	t.Parallel()
 	k := openTalk(t, false, nil)
 	ts := k.slack.Write(owner, "C01", "", "<@"+k.slack.BotUser+"> help")
 	k.slack.SigningSecret = "another-secret"
@@ -316,6 +322,7 @@ func TestWithoutSignature(t *testing.T) {
 // TestThreadOutsideTheGate compares the requests of a thread that the gate does not let through with those of a thread
 // while ramus's own runner is switched off. They must be the same.
 func TestThreadOutsideTheGate(t *testing.T) {
+	t.Parallel()
 	record := func(gate gate.Gate) (lines []string) {
 		t.Run("", func(t *testing.T) {
 			now := func() time.Time { return time.Unix(1_700_000_000, 0) }
@@ -367,6 +374,7 @@ func TestThreadOutsideTheGate(t *testing.T) {
 
 // TestNobodyToHandOverTo mentions ramus in a thread outside the gate without a fallback runner.
 func TestNobodyToHandOverTo(t *testing.T) {
+	t.Parallel()
 	k := openTalk(t, false, nil)
 	ts := k.slack.Say("U02", "C01", "", "<@"+k.slack.BotUser+"> please fix it")
 	k.recorded("the record", func() bool {
@@ -384,6 +392,7 @@ func TestNobodyToHandOverTo(t *testing.T) {
 // TestGateAtWork runs the smoke test of the gate with three threads. One is not allowed, one is, and one is by its
 // prefix.
 func TestGateAtWork(t *testing.T) {
+	t.Parallel()
 	runner, web := fallbacktest.New()
 	t.Cleanup(web.Close)
 	runner.Secret = "a-shared-secret"
@@ -433,6 +442,7 @@ func TestGateAtWork(t *testing.T) {
 // works, and starts a new run on the same branch after it has ended. Shared files are available, and the memory of the
 // agent is kept.
 func TestResumeStartBranching(t *testing.T) {
+	t.Parallel()
 	script, err := os.ReadFile(filepath.Join("..", "examples", "agents", "scripted.sh"))
 	if err != nil {
 		t.Fatal(err)
@@ -483,6 +493,7 @@ func TestResumeStartBranching(t *testing.T) {
 // TestSaidBeforeTheEnd checks a crash after an agent got a mention and before that was recorded. The agent's run has
 // ended too. The mention must not be given to an agent again.
 func TestSaidBeforeTheEnd(t *testing.T) {
+	t.Parallel()
 	script, err := os.ReadFile(filepath.Join("..", "examples", "agents", "scripted.sh"))
 	if err != nil {
 		t.Fatal(err)
@@ -515,6 +526,7 @@ func TestSaidBeforeTheEnd(t *testing.T) {
 
 // TestLongConversation checks that a thread that is too long for an agent is cut.
 func TestLongConversation(t *testing.T) {
+	t.Parallel()
 	k := openTalk(t, true, func(c *chat.Chat) {
 		c.Executor.Agents = map[string]agent.Agent{"short": {Name: "short",
 			Command: []string{"sh", "-c", `printf %s "$1" | wc -c`, "short"}, Argument: true,
@@ -533,6 +545,7 @@ func TestLongConversation(t *testing.T) {
 
 // TestRepositoryIsRemoved checks that a thread is answered after its repository is removed.
 func TestRepositoryIsRemoved(t *testing.T) {
+	t.Parallel()
 	k := openTalk(t, true, nil)
 	k.repo(t, "other")
 	ts, _ := k.ask(owner, "", "repo:app exec echo x > a.txt", 1)
@@ -552,6 +565,7 @@ func TestRepositoryIsRemoved(t *testing.T) {
 
 // TestBlocksAreRefused checks that the text is the answer if Slack refuses the blocks.
 func TestBlocksAreRefused(t *testing.T) {
+	t.Parallel()
 	k := openTalk(t, false, nil)
 	k.slack.Fail(slacktest.Fault{Method: "chat.postMessage", Error: "invalid_blocks"})
 	if _, m := k.ask(owner, "", "help", 1); len(m.Blocks) > 0 && string(m.Blocks) != "[]" || m.Text == "" {
@@ -580,6 +594,7 @@ func (k *talk) journal(run string) string {
 
 // TestRunnerElsewhereHoldsUpNobody checks that only threads that are handed over wait for a slow fallback runner.
 func TestRunnerElsewhereHoldsUpNobody(t *testing.T) {
+	t.Parallel()
 	down := make(chan struct{})
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body) // so that the server notices the end of the connection
@@ -611,6 +626,7 @@ func TestRunnerElsewhereHoldsUpNobody(t *testing.T) {
 
 // TestTokenIsMended checks that a mention is answered after Slack has refused the token for a while.
 func TestTokenIsMended(t *testing.T) {
+	t.Parallel()
 	k := openTalk(t, false, func(c *chat.Chat) { c.RetryEvery = time.Millisecond })
 	k.slack.Fail(
 		slacktest.Fault{Method: "conversations.replies", Error: "token_expired", Times: 3},
@@ -625,6 +641,7 @@ func TestTokenIsMended(t *testing.T) {
 
 // TestChannelIsArchived checks that a run ends normally if its thread takes no messages.
 func TestChannelIsArchived(t *testing.T) {
+	t.Parallel()
 	k := openTalk(t, true, nil)
 	k.slack.Fail(slacktest.Fault{Method: "chat.postMessage", Error: "is_archived", Times: -1})
 	ts := k.slack.Say(owner, "C01", "", "<@"+k.slack.BotUser+"> exec true")
@@ -637,6 +654,7 @@ func TestChannelIsArchived(t *testing.T) {
 // TestRepositoryThatIsOpenToAll checks that an open repository does not open others. A thread works in the repository
 // that has its branch.
 func TestRepositoryThatIsOpenToAll(t *testing.T) {
+	t.Parallel()
 	k := openTalk(t, true, func(c *chat.Chat) {
 		c.Settings.Gate.Repos, c.Settings.Gate.Requesters, c.Settings.Repo = []string{"open"}, []string{"U02"}, "app"
 	})
@@ -667,6 +685,7 @@ func TestRepositoryThatIsOpenToAll(t *testing.T) {
 
 // TestButtonsOfAChain derives the id of each retry from the id of the run before. All ids must be unique and short.
 func TestButtonsOfAChain(t *testing.T) {
+	t.Parallel()
 	id, seen := "C0123456789-1700000000.000100", map[string]bool{}
 	for range 40 {
 		if id = lookup.DerivedRunID(id, "-retry"); len(id) > 100 || seen[id] {

@@ -15,6 +15,7 @@ import (
 // TestCollisionsAreTold has two threads, a pull request and a task learn once that their branches do not merge, and once
 // that they do again. Servers that are killed in between repeat nothing, and private callers are not named.
 func TestCollisionsAreTold(t *testing.T) {
+	t.Parallel()
 	k, talking := openThreads(t, nil)
 	first, _ := k.say("", "exec echo first >same.txt", 1)
 	k.say(first, "pr", 2)

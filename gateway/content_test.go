@@ -14,6 +14,7 @@ import (
 
 // TestContent checks the origin of content, where nothing is but the trace viewer and files by their links.
 func TestContent(t *testing.T) {
+	t.Parallel()
 	const content = "content.localhost:8080"
 	r := open(t, false, func(s *gateway.Server) {
 		withPeople(t)(s)

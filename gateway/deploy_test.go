@@ -47,6 +47,7 @@ func (r *rooms) deployed(t *testing.T, secret string, at time.Time, body, signed
 const hookSecret = "the secret of deploys"
 
 func TestDeployHook(t *testing.T) {
+	t.Parallel()
 	now := time.Now()
 	r := open(t, false, func(s *gateway.Server) { s.Now = func() time.Time { return now } })
 	upstream := filepath.Join(t.TempDir(), "upstream")
@@ -144,6 +145,7 @@ func TestDeployHook(t *testing.T) {
 }
 
 func TestNoDeployHook(t *testing.T) {
+	t.Parallel()
 	r := open(t, false, func(s *gateway.Server) { s.DeploySecret = "" })
 	// An empty secret must not be accepted, because everybody would know it.
 	if status, _ := r.deployed(t, "", time.Now(), "{}", "{}"); status != 404 {

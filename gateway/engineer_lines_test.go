@@ -19,6 +19,7 @@ import (
 
 // TestEngineerLines has comments on lines of a pull request, there and here. Each is at both places, once.
 func TestEngineerLines(t *testing.T) {
+	t.Parallel()
 	var comments *comment.Comments
 	k := openShopServing(t, nil, nil, func(k *shop, s *gateway.Server) {
 		find := &lookup.Lookup{Executor: s.Executor, Git: s.Git}

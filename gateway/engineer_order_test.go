@@ -229,6 +229,7 @@ func some(orders [][]string, n int) (list [][]string) {
 // TestDeliveriesInAnyOrder delivers the events of a merged pull request in the 120 orders, each event twice. All
 // events have happened before the first delivery.
 func TestDeliveriesInAnyOrder(t *testing.T) {
+	t.Parallel()
 	orders := some(permutations(happenings), 12)
 	inAnyOrder(t, orders, func(p *pullStory, order []string) {
 		for _, what := range happenings {
@@ -241,6 +242,7 @@ func TestDeliveriesInAnyOrder(t *testing.T) {
 // TestHappeningsInAnyOrder makes the events before the merge in their 24 orders. Each may happen while the agent is at
 // work, and is delivered twice. After the merge, all events are delivered again.
 func TestHappeningsInAnyOrder(t *testing.T) {
+	t.Parallel()
 	orders := some(permutations(happenings[:4]), 6)
 	inAnyOrder(t, orders, func(p *pullStory, order []string) {
 		var sofar []string

@@ -97,6 +97,7 @@ func (k *shop) prompts(run string) string {
 
 // TestEngineerTogether checks that commits of people on the branch are merged before work continues.
 func TestEngineerTogether(t *testing.T) {
+	t.Parallel()
 	k := openShop(t, nil)
 	task := k.raised("write made.txt made")
 	must[string](t)(k.repo.Push("reviewer", task.Branch, "Add theirs", map[string]string{"theirs.txt": "theirs"}))
@@ -156,6 +157,7 @@ func TestEngineerTogether(t *testing.T) {
 // TestEngineerForced checks that a force-pushed branch is reported and not overwritten. A retry continues from the
 // pushed commit.
 func TestEngineerForced(t *testing.T) {
+	t.Parallel()
 	k := openShop(t, nil)
 	task := k.raised("write made.txt made")
 	forced := must[string](t)(k.repo.ForcePush("reviewer", task.Branch, "Begin again",
@@ -187,6 +189,7 @@ func TestEngineerForced(t *testing.T) {
 
 // TestEngineerDeleted checks that a deleted branch is reported, and that a retry pushes the branch again.
 func TestEngineerDeleted(t *testing.T) {
+	t.Parallel()
 	k := openShop(t, nil)
 	task := k.raised("write made.txt made")
 	if err := k.repo.DeleteBranch("reviewer", task.Branch); err != nil {
@@ -220,6 +223,7 @@ func TestEngineerDeleted(t *testing.T) {
 // TestEngineerReopened checks that closing a pull request without a merge ends the task. Reopening continues the task
 // with the comments that came meanwhile.
 func TestEngineerReopened(t *testing.T) {
+	t.Parallel()
 	k := openShop(t, nil)
 	task := k.raised("write made.txt made")
 	if err := k.repo.Close("reviewer", task.PRNumber); err != nil {
@@ -247,6 +251,7 @@ func TestEngineerReopened(t *testing.T) {
 // TestEngineerReopenedAtWork checks that work stopped by closing the pull request is begun again when the pull request
 // is reopened.
 func TestEngineerReopenedAtWork(t *testing.T) {
+	t.Parallel()
 	k := openShop(t, nil)
 	task := k.raised("write made.txt made")
 	must[int64](t)(k.repo.Comment("reviewer", task.PRNumber, "@ramus\nappend made.txt more\nsleep 600"))
@@ -273,6 +278,7 @@ func TestEngineerReopenedAtWork(t *testing.T) {
 // TestEngineerChecks checks that failed checks are repaired up to the limit. A comment of a person continues the task
 // after that.
 func TestEngineerChecks(t *testing.T) {
+	t.Parallel()
 	k := openShop(t, func(e *engineer.Engineer) { e.Settings.Repairs = 2 })
 	task := k.raised("write made.txt made")
 	fail := func(n int) {
@@ -317,6 +323,7 @@ func TestEngineerChecks(t *testing.T) {
 // TestEngineerStrangers checks that ramus ignores users without write access, bots, and comments that are addressed to
 // others.
 func TestEngineerStrangers(t *testing.T) {
+	t.Parallel()
 	k := openShop(t, nil)
 	k.repo.SetPublic()
 	k.github.AddUser("stranger", "")
@@ -345,6 +352,7 @@ func TestEngineerStrangers(t *testing.T) {
 // TestEngineerReviews checks that a later request for changes revokes an approval, and that comments that arrive
 // together are worked on together.
 func TestEngineerReviews(t *testing.T) {
+	t.Parallel()
 	// The clock does not move until all comments are posted. After that, each call of Now returns a later hour.
 	var said atomic.Bool
 	var hours atomic.Int64
@@ -402,6 +410,7 @@ func TestEngineerReviews(t *testing.T) {
 
 // TestEngineerCancelled checks that cancelling a task stops all its work and keeps its branch, unless drop is set.
 func TestEngineerCancelled(t *testing.T) {
+	t.Parallel()
 	for _, drop := range []bool{false, true} {
 		k := openShop(t, nil)
 		task := k.submit("write made.txt made", "hang")
@@ -436,6 +445,7 @@ func TestEngineerCancelled(t *testing.T) {
 // TestEngineerRetried checks that a retry of a task whose agent failed continues with the work that the agent had
 // done.
 func TestEngineerRetried(t *testing.T) {
+	t.Parallel()
 	k := openShop(t, nil)
 	task := k.submit("append made.txt made", "run test -e once || { touch once; kill -KILL $PPID; }", "append made.txt done")
 	task = k.failed(task.ID, "")
@@ -466,6 +476,7 @@ func TestEngineerRetried(t *testing.T) {
 // TestEngineerRetriedAtOnce cancels a task at work and retries it at once. The work is begun again from the start, and
 // the end of the stopped work has no effect.
 func TestEngineerRetriedAtOnce(t *testing.T) {
+	t.Parallel()
 	k := openShop(t, nil)
 	task := k.submit("write made.txt made", waitGo)
 	for n := range 3 {
@@ -487,6 +498,7 @@ func TestEngineerRetriedAtOnce(t *testing.T) {
 // TestEngineerFailedInReview checks that a retry of a task that failed in review merges the commits of people. The
 // task is complete if people merge the pull request instead.
 func TestEngineerFailedInReview(t *testing.T) {
+	t.Parallel()
 	k := openShop(t, nil)
 	task := k.raised("write made.txt made")
 	must[int64](t)(k.repo.CommentLine("reviewer", task.PRNumber, "made.txt", 1,
@@ -514,6 +526,7 @@ func TestEngineerFailedInReview(t *testing.T) {
 // TestEngineerRewritten checks that a task fails if its local branch was rewritten. The branch at GitHub is not
 // changed.
 func TestEngineerRewritten(t *testing.T) {
+	t.Parallel()
 	k := openShop(t, nil)
 	task := k.raised("write made.txt made")
 	head := k.repo.Head(task.Branch)
@@ -537,6 +550,7 @@ func TestEngineerRewritten(t *testing.T) {
 
 // TestEngineerAlone checks that a task whose repository is no longer at GitHub ends on its branch.
 func TestEngineerAlone(t *testing.T) {
+	t.Parallel()
 	var alone atomic.Bool
 	k := openShop(t, func(e *engineer.Engineer) {
 		e.Settings.Every = 10 * time.Millisecond
@@ -556,6 +570,7 @@ func TestEngineerAlone(t *testing.T) {
 
 // TestEngineerTwo runs two tasks in one repository concurrently while the base moves.
 func TestEngineerTwo(t *testing.T) {
+	t.Parallel()
 	k := openShop(t, nil)
 	one, two := k.submit("write one.txt one", waitGo), k.submit("write two.txt two", waitGo)
 	k.atWork(one.ID, 1)
@@ -593,6 +608,7 @@ func TestEngineerTwo(t *testing.T) {
 // TestEngineerRefused checks that messages wait while ramus has no access. A message that is refused permanently does
 // not delay the others.
 func TestEngineerRefused(t *testing.T) {
+	t.Parallel()
 	k := openShop(t, func(e *engineer.Engineer) { e.RetryEvery = 10 * time.Millisecond })
 	k.slack.Fail(slacktest.Fault{Method: "chat.postMessage", Times: 3, Error: "not_in_channel"})
 	task := k.raised("write made.txt made")

@@ -15,6 +15,7 @@ import (
 // TestSubmissions checks that an invalid submission is refused with a hint, and that a second submission with the same
 // key returns the first task.
 func TestSubmissions(t *testing.T) {
+	t.Parallel()
 	k := openShop(t, nil)
 	ada := gitd.Person{Name: "Ada", Email: "ada@example.org"}
 	for name, x := range map[string]struct {
@@ -95,6 +96,7 @@ func TestSubmissions(t *testing.T) {
 
 // TestFamily checks the limits of the depth and number of tasks that tasks submit.
 func TestFamily(t *testing.T) {
+	t.Parallel()
 	k := openShop(t, func(e *engineer.Engineer) { e.Upstream, e.Slack = nil, nil })
 	submit := func(parent string) (record.Task, error) {
 		return k.engineer.Submit(t.Context(), engineer.Submission{Description: "sleep 600", Parent: parent})
@@ -132,6 +134,7 @@ func TestFamily(t *testing.T) {
 
 // TestCancelledAtOnce cancels tasks while their work is being begun. Their branches must not be created again.
 func TestCancelledAtOnce(t *testing.T) {
+	t.Parallel()
 	r := openWith(t, false, coder, withEngineer(t))
 	r.repo(t, "app")
 	for n := range 20 {

@@ -214,6 +214,7 @@ func (k *shop) thread(t record.Task) (texts []string) {
 
 // TestEngineer follows a task from its submission to its merge, with a review.
 func TestEngineer(t *testing.T) {
+	t.Parallel()
 	k := openShop(t, func(e *engineer.Engineer) {
 		e.Settings.DeleteBranch, e.Settings.Status, e.Settings.Labels = true, true, []string{"ramus"}
 	})
@@ -292,6 +293,7 @@ func TestEngineer(t *testing.T) {
 
 // TestEngineerStatusRefused checks that a task goes on if the App may not set a status.
 func TestEngineerStatusRefused(t *testing.T) {
+	t.Parallel()
 	k := openShop(t, func(e *engineer.Engineer) { e.Settings.Status = true })
 	k.github.Permissions = maps.Clone(k.github.Permissions)
 	delete(k.github.Permissions, "statuses")

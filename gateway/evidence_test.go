@@ -119,6 +119,7 @@ const hostile = `</pre></span><script>alert(1)</script>"'><img src=x onerror=ale
 
 // TestEvidencePages shows a run in which every text is hostile.
 func TestEvidencePages(t *testing.T) {
+	t.Parallel()
 	r := open(t, true, func(s *gateway.Server) { s.URL = "" })
 	r.repo(t, "app")
 	c, err := record.RunCaller("otter")
@@ -323,6 +324,7 @@ func (r *rooms) tryBundle(t *testing.T, run record.Run, m record.Manifest) {
 // TestEvidenceOfALiveRun opens the page of a run at work. The page reloads itself and shows the current output of the
 // command.
 func TestEvidenceOfALiveRun(t *testing.T) {
+	t.Parallel()
 	r := open(t, true, nil)
 	r.repo(t, "app")
 	c, err := record.RunCaller("otter")

@@ -85,6 +85,7 @@ func (k *shop) connect(link, token string) (status int, text string) {
 // TestPullInOwnName has a person store a token of their own. The pull requests that this person asks for are in the
 // person's name, and those of other people are not.
 func TestPullInOwnName(t *testing.T) {
+	t.Parallel()
 	k, keys := connectable(t)
 	k.github.AddUser("ada", "write")
 	token := k.github.AddToken("ada", nil, nil)

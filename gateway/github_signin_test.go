@@ -92,6 +92,7 @@ func openSignIn(t *testing.T, change func(*signin.GitHub)) (*githubtest.Server, 
 }
 
 func TestSignIn(t *testing.T) {
+	t.Parallel()
 	hub, r := openSignIn(t, nil)
 	r.repo(t, "team/app")
 	b := newBrowser(t)
@@ -143,6 +144,7 @@ func TestSignIn(t *testing.T) {
 }
 
 func TestSignInRefused(t *testing.T) {
+	t.Parallel()
 	hub, r := openSignIn(t, nil)
 	want := func(what string, b *browser, at string, status int) {
 		t.Helper()
@@ -184,6 +186,7 @@ func TestSignInRefused(t *testing.T) {
 }
 
 func TestSignInOfAnOrganization(t *testing.T) {
+	t.Parallel()
 	_, r := openSignIn(t, func(s *signin.GitHub) {
 		s.Users, s.Organizations, s.Scopes = nil, []string{"ACME"}, []string{"read"}
 	})
@@ -199,6 +202,7 @@ func TestSignInOfAnOrganization(t *testing.T) {
 }
 
 func TestSignInChecked(t *testing.T) {
+	t.Parallel()
 	for _, s := range []*signin.GitHub{
 		{Life: time.Hour}, {Life: time.Hour, Scopes: []string{"all"}}, {Scopes: []string{"read"}},
 		{Scopes: []string{"read"}, Life: 11 * 366 * 24 * time.Hour},
@@ -210,6 +214,7 @@ func TestSignInChecked(t *testing.T) {
 }
 
 func TestGitHubLists(t *testing.T) {
+	t.Parallel()
 	hub := githubtest.New(t)
 	for _, name := range []string{"web", "app"} {
 		if _, err := hub.AddRepo(name, ""); err != nil {

@@ -94,6 +94,7 @@ func isElsewhere(p route.Problem) bool {
 
 // TestHosts tries every route at every host, without credentials, so that nothing changes.
 func TestHosts(t *testing.T) {
+	t.Parallel()
 	r := open(t, false, func(s *gateway.Server) {
 		withPeople(t)(s)
 		withDomain(t)(s)
@@ -138,6 +139,7 @@ func TestHosts(t *testing.T) {
 
 // TestHostOfWorkspace checks that the host of a workspace has this workspace alone, and leads people to its page.
 func TestHostOfWorkspace(t *testing.T) {
+	t.Parallel()
 	r := open(t, false, func(s *gateway.Server) {
 		withPeople(t)(s)
 		withDomain(t)(s)
@@ -216,6 +218,7 @@ func TestHostOfWorkspace(t *testing.T) {
 // TestCookiesOfHosts checks that a session is valid at the host of pages alone, and that a page of a sibling host, such
 // as an application in a container, can do nothing with it.
 func TestCookiesOfHosts(t *testing.T) {
+	t.Parallel()
 	r := open(t, false, func(s *gateway.Server) {
 		withPeople(t)(s)
 		withDomain(t)(s)
@@ -335,6 +338,7 @@ func TestFormsLeaveNoFiles(t *testing.T) {
 
 // TestPreviewBelowDomain opens an application at its own host below the domain of the server.
 func TestPreviewBelowDomain(t *testing.T) {
+	t.Parallel()
 	b := openViewer(t, "", func(s *gateway.Server) {
 		// Without TLS, so that the jar of the test's browser sends the cookies.
 		d, err := domain.Parse("http://ramus.localhost")

@@ -76,6 +76,7 @@ const (
 
 // TestMCPBridge checks that the bridge begins a lost session again with the client's own first messages.
 func TestMCPBridge(t *testing.T) {
+	t.Parallel()
 	r := openWith(t, false, coder, withEngineer(t))
 	r.repo(t, "team/app")
 	b := bridge(t, r.bearer(t, r.token(t, gitd.Grant{Subject: "x", Repo: "*", Scopes: []string{"read"}})))
@@ -107,6 +108,7 @@ func TestMCPBridge(t *testing.T) {
 // TestMCPBridgeWithoutServer checks that each request gets an error if there is no server, and that the bridge
 // continues.
 func TestMCPBridgeWithoutServer(t *testing.T) {
+	t.Parallel()
 	c := client.New("http://"+loopback.Address(t), "")
 	t.Cleanup(c.Close)
 	b := bridge(t, c)
@@ -123,6 +125,7 @@ func TestMCPBridgeWithoutServer(t *testing.T) {
 
 // TestMCPBridgeEnds checks that a message that is too long ends the bridge, and that its context does.
 func TestMCPBridgeEnds(t *testing.T) {
+	t.Parallel()
 	c := client.New("http://127.0.0.1:1", "")
 	defer c.Close()
 	if err := c.MCP(t.Context(), strings.NewReader(strings.Repeat("x", 9<<20)), io.Discard,

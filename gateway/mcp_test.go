@@ -109,6 +109,7 @@ func tools(t *testing.T, s *mcp.ClientSession) (names []string) {
 
 // TestMCPTools checks that a bearer sees exactly the tools that it may use.
 func TestMCPTools(t *testing.T) {
+	t.Parallel()
 	r := openWith(t, false, coder, withEngineer(t))
 	r.repo(t, "team/app")
 	reading := []string{"get_run", "get_task_status", "get_tournament", "list_active_tasks", "list_comments", "list_tournaments", "radar", "search", "verify", "why"}
@@ -156,6 +157,7 @@ func TestMCPTools(t *testing.T) {
 
 // TestMCPTasks checks the arguments and results of the three task tools.
 func TestMCPTasks(t *testing.T) {
+	t.Parallel()
 	r := openWith(t, false, coder, withEngineer(t))
 	r.repo(t, "team/app")
 	r.repo(t, "other")
@@ -224,6 +226,7 @@ func TestMCPTasks(t *testing.T) {
 
 // TestMCPArguments checks that wrong arguments are reported to the model, which can correct them.
 func TestMCPArguments(t *testing.T) {
+	t.Parallel()
 	r := openWith(t, false, coder, withEngineer(t))
 	r.repo(t, "team/app")
 	s := r.assistant(t, "", true, nil)
@@ -255,6 +258,7 @@ func TestMCPArguments(t *testing.T) {
 
 // TestMCPLibrary checks that library tasks run for the named caller or for a new one.
 func TestMCPLibrary(t *testing.T) {
+	t.Parallel()
 	r := openWith(t, true, coder, nil)
 	r.repo(t, "team/app")
 	var mu sync.Mutex
@@ -307,6 +311,7 @@ func TestMCPLibrary(t *testing.T) {
 
 // TestMCPCancel checks that cancelling the call of a library task stops its run.
 func TestMCPCancel(t *testing.T) {
+	t.Parallel()
 	r := openWith(t, true, coder, nil)
 	repo := "team/app"
 	r.repo(t, repo)
@@ -349,6 +354,7 @@ func eventually(t *testing.T, what string, done func() bool) {
 
 // TestMCPSession checks the session tools. A call waits for its run, and a second one continues with the same caller.
 func TestMCPSession(t *testing.T) {
+	t.Parallel()
 	r := openWith(t, true, coder, nil)
 	r.repo(t, "team/app")
 	s := r.assistant(t, "", true, nil)
@@ -382,6 +388,7 @@ func TestMCPSession(t *testing.T) {
 
 // TestMCPSessions checks that a session belongs to its bearer, can be ended, and ends with the server.
 func TestMCPSessions(t *testing.T) {
+	t.Parallel()
 	r := openWith(t, false, coder, withEngineer(t))
 	r.repo(t, "team/app")
 	own := r.token(t, gitd.Grant{Subject: "own", Repo: "team/app", Scopes: []string{"read"}})
@@ -461,6 +468,7 @@ func TestMCPSessions(t *testing.T) {
 // TestMCPSessionsAreBounded checks the limit of a bearer's sessions. A new session ends the oldest idle one of the
 // same bearer and none of another.
 func TestMCPSessionsAreBounded(t *testing.T) {
+	t.Parallel()
 	r := openWith(t, false, coder, nil)
 	gateway.MCP(r.Server).MaxSessions = 8
 	one, two := r.token(t, gitd.Grant{Subject: "one", Repo: "*", Scopes: []string{"read"}}),
@@ -490,6 +498,7 @@ func TestMCPSessionsAreBounded(t *testing.T) {
 
 // TestMCPIdle checks that an idle session ends.
 func TestMCPIdle(t *testing.T) {
+	t.Parallel()
 	r := openWith(t, false, coder, nil)
 	gateway.MCP(r.Server).Idle = time.Millisecond
 	token := r.token(t, gitd.Grant{Subject: "x", Repo: "*", Scopes: []string{"read"}})
@@ -506,6 +515,7 @@ func TestMCPIdle(t *testing.T) {
 
 // TestMCPResults checks that results contain no secrets, and that a long result is cut and stays valid.
 func TestMCPResults(t *testing.T) {
+	t.Parallel()
 	secrets, _ := redact.New(map[string]string{"KEY": "the-value-of-a-secret"})
 	r := openWith(t, true, coder, func(s *gateway.Server) { s.Secrets = secrets })
 	r.repo(t, "team/app")
@@ -532,6 +542,7 @@ func TestMCPResults(t *testing.T) {
 
 // TestMCPRebinding checks that pages of other sites are refused under any name that resolves to this address.
 func TestMCPRebinding(t *testing.T) {
+	t.Parallel()
 	r := openWith(t, false, coder, func(s *gateway.Server) {
 		s.URL = "https://ramus.example.org"
 		s.CORS = []string{"https://app.example.org"}
@@ -576,6 +587,7 @@ func TestMCPRebinding(t *testing.T) {
 
 // TestMCPWithoutSessions checks the newest version, which has no sessions. Its requests are independent.
 func TestMCPWithoutSessions(t *testing.T) {
+	t.Parallel()
 	r := openWith(t, false, coder, withEngineer(t))
 	r.repo(t, "team/app")
 	token := r.token(t, gitd.Grant{Subject: "x", Repo: "*", Scopes: []string{"read"}})
@@ -592,6 +604,7 @@ func TestMCPWithoutSessions(t *testing.T) {
 
 // TestMCPPing checks pings of all versions. Clients send them even to servers without sessions.
 func TestMCPPing(t *testing.T) {
+	t.Parallel()
 	r := openWith(t, false, coder, withEngineer(t))
 	s := r.assistant(t, r.token(t, gitd.Grant{Subject: "x", Repo: "*", Scopes: []string{"read"}}), false, nil)
 	for range 2 {
@@ -622,6 +635,7 @@ func TestMCPPing(t *testing.T) {
 
 // TestMCPSchemaTypes checks that schemas have no lists of types, because strict clients do not support them.
 func TestMCPSchemaTypes(t *testing.T) {
+	t.Parallel()
 	r := openWith(t, false, coder, withEngineer(t))
 	var look func(at string, v any)
 	look = func(at string, v any) {
@@ -650,6 +664,7 @@ func TestMCPSchemaTypes(t *testing.T) {
 
 // TestMCPLongDescription checks that a task's description may have the maximal length of a prompt.
 func TestMCPLongDescription(t *testing.T) {
+	t.Parallel()
 	r := openWith(t, false, coder, withEngineer(t))
 	r.repo(t, "team/app")
 	s := r.assistant(t, "", true, nil)

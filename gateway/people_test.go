@@ -15,6 +15,7 @@ import (
 // TestOthersRead checks that other people can only read in the thread of an allowed person. Other commands are refused
 // with a text.
 func TestOthersRead(t *testing.T) {
+	t.Parallel()
 	k := openTalk(t, false, func(c *chat.Chat) { c.Settings.Gate.Channels, c.Settings.Repo = []string{"C02"}, "app" })
 	k.repo(t, "secret")
 	ts, _ := k.ask(owner, "", "exec true", 1) // it fails, because there are no containers
@@ -67,6 +68,7 @@ func TestOthersRead(t *testing.T) {
 
 // TestAnotherWorkspace checks events of other workspaces, because Slack signs all of them with the same secret.
 func TestAnotherWorkspace(t *testing.T) {
+	t.Parallel()
 	for _, known := range []bool{true, false} {
 		k := openTalk(t, false, func(c *chat.Chat) {
 			if known {
@@ -100,6 +102,7 @@ func TestAnotherWorkspace(t *testing.T) {
 // TestOthersDoNotPress checks that Stop and Approve need the rights of the same commands. A question may also be
 // answered by the users that its workflow names.
 func TestOthersDoNotPress(t *testing.T) {
+	t.Parallel()
 	k := openTalk(t, true, nil)
 	k.slack.AddUser("U04", "fourth")
 	repo, err := k.Git.Repo("app")
@@ -180,6 +183,7 @@ func TestOthersDoNotPress(t *testing.T) {
 // TestStopAsksNoName stops a run by the button while Slack does not return names. Slack is not asked for the name of
 // the person.
 func TestStopAsksNoName(t *testing.T) {
+	t.Parallel()
 	k := openTalk(t, true, func(c *chat.Chat) { c.Settings.Gate.ThreadStarters = []string{owner, "U04"} })
 	k.slack.AddUser("U04", "fourth")
 	ts := k.slack.Say(owner, "C01", "", "<@"+k.slack.BotUser+"> exec "+untilGo)

@@ -14,6 +14,7 @@ import (
 // TestCallerNameWithinLongerNames submits a run for a caller whose name is a part of other callers' names. A partial
 // name finds a caller, but Submit must use the exact name.
 func TestCallerNameWithinLongerNames(t *testing.T) {
+	t.Parallel()
 	r := open(t, false, nil)
 	r.repo(t, "team/app")
 	for _, id := range []string{"fox-1", "fox-2", "fox"} {
@@ -40,6 +41,7 @@ func TestCallerNameWithinLongerNames(t *testing.T) {
 // TestRightsInSeveralRepositories has a caller work in two repositories. A bearer for one of them cannot add the other,
 // and does not find a caller that works there.
 func TestRightsInSeveralRepositories(t *testing.T) {
+	t.Parallel()
 	r := openExecutor(t, false, func(x *executor.Executor) {
 		x.With = map[string][]string{"team/app": {"lib", "absent"}}
 	}, nil)

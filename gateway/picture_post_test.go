@@ -152,6 +152,7 @@ func (k *talk) withFiles(ts string) (list []slacktest.Message) {
 
 // TestPicturesInAThread checks that a thread shows five of twelve pictures and links the others.
 func TestPicturesInAThread(t *testing.T) {
+	t.Parallel()
 	k := openTalk(t, false, nil)
 	ts, run := k.endUnseen()
 	lookedAt(t, k.rooms, run, 6, func(m *record.Manifest, _ map[string][]byte) {
@@ -193,6 +194,7 @@ func TestPicturesInAThread(t *testing.T) {
 
 // TestFilmsInAThread checks that a thread shows the film of a check with its pictures.
 func TestFilmsInAThread(t *testing.T) {
+	t.Parallel()
 	k := openTalk(t, false, nil)
 	ts, run := k.endUnseen()
 	film := append([]byte("\x1a\x45\xdf\xa3"), make([]byte, 1000)...)
@@ -214,6 +216,7 @@ func TestFilmsInAThread(t *testing.T) {
 
 // TestPicturesAreShownOnce kills the server at each step of showing pictures.
 func TestPicturesAreShownOnce(t *testing.T) {
+	t.Parallel()
 	for name, fault := range map[string]slacktest.Fault{
 		"before anything":         {Method: "files.getUploadURLExternal", Status: 503},
 		"after the announcement":  {Method: "/upload/", Status: 503},
@@ -262,6 +265,7 @@ func TestPicturesAreShownOnce(t *testing.T) {
 
 // TestPicturesBecomeLinks checks that pictures are linked once if Slack takes no pictures.
 func TestPicturesBecomeLinks(t *testing.T) {
+	t.Parallel()
 	k := openTalk(t, false, nil)
 	ts, run := k.endUnseen()
 	lookedAt(t, k.rooms, run, 1, nil)
@@ -289,6 +293,7 @@ func TestPicturesBecomeLinks(t *testing.T) {
 // TestPicturesThatAreNone checks that files are not shown that are too large, damaged or of another type than
 // recorded.
 func TestPicturesThatAreNone(t *testing.T) {
+	t.Parallel()
 	k := openTalk(t, false, nil)
 	ts, run := k.endUnseen()
 	lookedAt(t, k.rooms, run, 2, func(_ *record.Manifest, files map[string][]byte) {
@@ -310,6 +315,7 @@ func TestPicturesThatAreNone(t *testing.T) {
 
 // TestFilesOfAMention checks that at most five files reach the agent unchanged. The omitted files are named.
 func TestFilesOfAMention(t *testing.T) {
+	t.Parallel()
 	k := openTalk(t, true, func(c *chat.Chat) {
 		c.Executor.Agents = map[string]agent.Agent{"reader": {Name: "reader", Command: []string{"sh", "-c",
 			"cat; cd \"$RAMUS_FILES\" && sha256sum *"}, Timeout: time.Minute, Output: 1 << 20}}

@@ -208,6 +208,7 @@ func (b *viewer) do(method, address string, header http.Header, body string) (*h
 const ownOrigin = "http://p5173-run-subject.preview.example.org"
 
 func TestPreviewOwnOrigin(t *testing.T) {
+	t.Parallel()
 	b := openViewer(t, "http://{label}.preview.example.org")
 	if resp, s := b.do("GET", ownOrigin+"/", nil, ""); resp.StatusCode != 403 || !strings.Contains(s.Body, "by its link alone") {
 		t.Errorf("without a link: %d %s", resp.StatusCode, s.Body)
@@ -292,6 +293,7 @@ func TestPreviewOwnOrigin(t *testing.T) {
 
 // TestPreviewFromElsewhere checks that pages of other origins cannot use a browser that has access.
 func TestPreviewFromElsewhere(t *testing.T) {
+	t.Parallel()
 	b := openViewer(t, "http://{label}.preview.example.org")
 	b.do("GET", b.link(5173), nil, "")
 	sibling := "http://p1-run-evil.preview.example.org"
@@ -330,6 +332,7 @@ func TestPreviewFromElsewhere(t *testing.T) {
 
 // TestPreviewCode checks that a code is valid once, for its own host and for a minute.
 func TestPreviewCode(t *testing.T) {
+	t.Parallel()
 	now := time.Now()
 	b := openViewer(t, "http://{label}.preview.example.org", func(s *gateway.Server) {
 		s.Now = func() time.Time { return now }
@@ -380,6 +383,7 @@ func TestPreviewCode(t *testing.T) {
 }
 
 func TestPreviewCookieIsSecure(t *testing.T) {
+	t.Parallel()
 	b := openViewer(t, "https://{label}.preview.example.org")
 	b.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	resp, _ := b.do("GET", b.link(5173), nil, "")
@@ -396,6 +400,7 @@ func TestPreviewCookieIsSecure(t *testing.T) {
 
 // TestPreviewAnswersEarly reads an answer that begins before the request has ended.
 func TestPreviewAnswersEarly(t *testing.T) {
+	t.Parallel()
 	b := openViewer(t, "http://{label}.localhost:8080")
 	page, s := b.do("GET", b.link(5173), nil, "")
 	if page.StatusCode != http.StatusOK {
@@ -427,6 +432,7 @@ func TestPreviewAnswersEarly(t *testing.T) {
 }
 
 func TestPreviewSandboxed(t *testing.T) {
+	t.Parallel()
 	b := openViewer(t, "")
 	resp, s := b.do("GET", b.link(5173), nil, "")
 	base := resp.Request.URL.String()
@@ -482,6 +488,7 @@ func TestPreviewSandboxed(t *testing.T) {
 }
 
 func TestPreviewGoesOn(t *testing.T) {
+	t.Parallel()
 	for name, origin := range map[string]string{"own": "http://{label}.preview.example.org", "sandboxed": ""} {
 		t.Run(name, func(t *testing.T) {
 			b := openViewer(t, origin)
@@ -537,6 +544,7 @@ func TestPreviewGoesOn(t *testing.T) {
 
 // TestPreviewEndsWithItsLink checks that connections end when the link that opened them expires.
 func TestPreviewEndsWithItsLink(t *testing.T) {
+	t.Parallel()
 	b := openViewer(t, "")
 	// The time to open a page and a websocket depends on the machine. The lifetime of the link is doubled until it is
 	// long enough.
@@ -580,6 +588,7 @@ func (b *viewer) openPage() (address string, conn *websocket.Conn, err error) {
 
 // TestPreviewUnseen checks that a preview that cannot be shown is a page with the reason.
 func TestPreviewUnseen(t *testing.T) {
+	t.Parallel()
 	b := openViewer(t, "")
 	page := http.Header{"Accept": {"text/html"}}
 	resp, s := b.do("GET", b.link(5174), page, "")

@@ -372,6 +372,7 @@ func (h *hidden) openWays() (list []way) {
 // TestPrivateWorkspace has everybody look for a private workspace in every way. It exists for its owner and for
 // administrators alone, also after a restart and after the index is rebuilt, until its owner shows it.
 func TestPrivateWorkspace(t *testing.T) {
+	t.Parallel()
 	h, onlookers := openHidden(t)
 	look := func(state string, ways []way) {
 		t.Helper()
@@ -409,6 +410,7 @@ func TestPrivateWorkspace(t *testing.T) {
 
 // TestPrivateInSlack has somebody in Slack name a private workspace. Threads have no veil, so they name no other work.
 func TestPrivateInSlack(t *testing.T) {
+	t.Parallel()
 	k := openTalk(t, false, nil)
 	caller, err := record.RunCaller("umbra")
 	if err != nil {
@@ -424,6 +426,7 @@ func TestPrivateInSlack(t *testing.T) {
 
 // TestPrivateForks begins callers from a private one in each way. They are private too.
 func TestPrivateForks(t *testing.T) {
+	t.Parallel()
 	h, onlookers := openHidden(t)
 	owner, bob := onlookers[0], onlookers[3]
 	for path, body := range map[string]string{

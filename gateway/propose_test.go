@@ -111,6 +111,7 @@ func (k *shop) posted(thread, text string) {
 // TestPullFromThread has a person open the pull request of a thread's branch. Its review, its merge and the next one come
 // back to the thread.
 func TestPullFromThread(t *testing.T) {
+	t.Parallel()
 	k, _ := openThreads(t, func(c *chat.Chat) { c.People = map[string]gitd.Person{} })
 	k.slack.SetEmail(owner, "ada@example.org")
 	thread, first := k.say("", "exec echo made >made.txt", 1)
@@ -194,6 +195,7 @@ func TestPullFromThread(t *testing.T) {
 
 // TestPullByButton opens the pull request by the button of a result, and finds out why none can be opened.
 func TestPullByButton(t *testing.T) {
+	t.Parallel()
 	k, _ := openThreads(t, nil)
 	thread, first := k.say("", "exec echo made >made.txt", 1)
 	if _, err := k.slack.Press(t.Context(), owner, "C01", first.TS, "pull", ""); err != nil {
@@ -210,6 +212,7 @@ func TestPullByButton(t *testing.T) {
 
 // TestPruneThere prunes the branch of a task that was merged, here and at GitHub, but not one that somebody pushed to.
 func TestPruneThere(t *testing.T) {
+	t.Parallel()
 	k := openShop(t, nil)
 	for n, pushed := range []bool{false, true} {
 		file := []string{"one.txt", "two.txt"}[n]

@@ -69,6 +69,7 @@ func (k *shop) fetched(text string) (urls []string, contents [][]byte) {
 // TestPicturesOnAPullRequest checks that the pictures of each round are shown by a commit of a branch without the
 // code.
 func TestPicturesOnAPullRequest(t *testing.T) {
+	t.Parallel()
 	k := openGallery(t, engineer.EvidenceBranch)
 	k.github.Fail(noPushes)
 	task := k.submit("write made.txt made")
@@ -130,6 +131,7 @@ func TestPicturesOnAPullRequest(t *testing.T) {
 
 // TestPicturesArePushedOnce stops the server after the commit of the pictures and before its push.
 func TestPicturesArePushedOnce(t *testing.T) {
+	t.Parallel()
 	k := openGallery(t, engineer.EvidenceBranch)
 	k.github.Down()
 	task := k.submit("write made.txt made")
@@ -169,6 +171,7 @@ func TestPicturesArePushedOnce(t *testing.T) {
 
 // TestPicturesAreLinked checks that pictures are linked, with the other ways and if GitHub refuses the branch.
 func TestPicturesAreLinked(t *testing.T) {
+	t.Parallel()
 	for _, way := range []engineer.Evidence{engineer.EvidenceLinks, engineer.EvidenceNone, engineer.EvidenceBranch} {
 		t.Run(string(way), func(t *testing.T) {
 			k := openGallery(t, way)

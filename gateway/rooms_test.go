@@ -6,7 +6,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"runtime"
 	"testing"
 	"time"
 
@@ -20,6 +19,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/engineer"
 	"github.com/ramus-dev/ramus/gateway/links"
 	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/internal/goroutines"
 )
 
 // rooms is a server with all its parts, in a temporary folder.
@@ -49,7 +49,7 @@ func openWith(t *testing.T, withContainers bool, agents map[string]agent.Agent, 
 // means none.
 func openExecutor(t *testing.T, withContainers bool, options func(*executor.Executor), change func(*gateway.Server)) *rooms {
 	t.Helper()
-	before := runtime.NumGoroutine()
+	goroutines.Watch(t)
 	// The path must be short, because sockets are below it.
 	dir, err := os.MkdirTemp("", "gw")
 	if err != nil {
@@ -116,13 +116,6 @@ func openExecutor(t *testing.T, withContainers bool, options func(*executor.Exec
 		if err := git.Close(); err != nil {
 			t.Error(err)
 		}
-		for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-			if runtime.NumGoroutine() <= before {
-				return
-			}
-		}
-		stacks := make([]byte, 1<<20)
-		t.Errorf("%d goroutines are left of %d:\n%s", runtime.NumGoroutine(), before, stacks[:runtime.Stack(stacks, true)])
 	})
 	return r
 }

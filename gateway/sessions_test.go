@@ -81,6 +81,7 @@ type signed struct {
 // TestSessions tries every route as a browser of every kind, with and without the page of another origin. A cookie opens
 // pages, and changes nothing on all other routes.
 func TestSessions(t *testing.T) {
+	t.Parallel()
 	r := open(t, false, withPeople(t))
 	r.repo(t, "team/app")
 	r.repo(t, "other")

@@ -25,6 +25,7 @@ import (
 
 // TestExec runs commands like a terminal, with a token over TCP.
 func TestExec(t *testing.T) {
+	t.Parallel()
 	r := open(t, true, func(s *gateway.Server) { s.Heartbeat = 20 * time.Millisecond })
 	r.repo(t, "app")
 	token := r.token(t, gitd.Grant{Subject: "ada", Repo: "app", Scopes: []string{"write"}})
@@ -256,6 +257,7 @@ func (w *resetWriter) Flush()                           {}
 
 // TestResetOfAStream checks that a reset of a stream by the client is not logged as an error of the server.
 func TestResetOfAStream(t *testing.T) {
+	t.Parallel()
 	var said strings.Builder // of one request that has ended
 	r := open(t, false, func(s *gateway.Server) {
 		s.Log, s.Heartbeat = slog.New(slog.NewTextHandler(&said, nil)), time.Millisecond

@@ -17,6 +17,7 @@ import (
 
 // TestTaskRoutes checks that tasks are the same under both paths, and that a token sees those of its repository.
 func TestTaskRoutes(t *testing.T) {
+	t.Parallel()
 	r := openWith(t, false, coder, withEngineer(t))
 	r.repo(t, "team/app")
 	r.repo(t, "other")
@@ -97,6 +98,7 @@ func TestTaskRoutes(t *testing.T) {
 
 // TestTaskClient uses the client from the submission of a task to its end.
 func TestTaskClient(t *testing.T) {
+	t.Parallel()
 	r := openWith(t, false, coder, withEngineer(t))
 	r.repo(t, "team/app")
 	c := r.local
@@ -132,6 +134,7 @@ func TestTaskClient(t *testing.T) {
 
 // TestNoEngineer checks that a server without an engineer has no tasks and answers with a hint.
 func TestNoEngineer(t *testing.T) {
+	t.Parallel()
 	r := openWith(t, false, coder, nil)
 	_, err := r.local.Tasks(t.Context(), client.TaskFilter{})
 	if p := new(route.Problem); !errors.As(err, &p) || p.Kind != route.KindNotFound || !strings.Contains(p.Hint, "ramus serve") {

@@ -119,6 +119,7 @@ func (p *page) hello(workspace string, f terminal.Frame) string {
 // TestTerminalSocket tries to open a terminal as a page without each of what that needs: a session, the server's own
 // Origin, and a ticket that is fresh, was not used, and is of the same session and the same workspace.
 func TestTerminalSocket(t *testing.T) {
+	t.Parallel()
 	var late atomic.Int64 // how far the clock of tickets is ahead
 	r := open(t, false, func(s *gateway.Server) {
 		withPeople(t)(s)
@@ -211,6 +212,7 @@ func TestTerminalSocket(t *testing.T) {
 
 // TestTerminalAudit tests that opening and closing a terminal is in the log of actions.
 func TestTerminalAudit(t *testing.T) {
+	t.Parallel()
 	r := open(t, true, withPeople(t))
 	r.repo(t, "team/app")
 	admin := r.signIn(t, r.person(t, "admin", route.RoleAdmin, nil))

@@ -13,6 +13,7 @@ import (
 // TestTraceOfAMention has a mention become one trace, from its event in the gateway over the executor and the command in
 // the container to the reply.
 func TestTraceOfAMention(t *testing.T) {
+	t.Parallel()
 	collector := &oteltest.Collector{Token: "Bearer abc"}
 	if err := collector.Start(); err != nil {
 		t.Fatal(err)

@@ -65,6 +65,7 @@ func lookAtTrace(t *testing.T, address, text string) (seen looked) {
 // TestHostileTrace opens a hostile trace in a real browser. The snapshots try to run a script, to load or send data,
 // and to navigate to another site.
 func TestHostileTrace(t *testing.T) {
+	t.Parallel()
 	pkg, _, _ := browsertest.Driver(t, "..")
 	r := openExecutor(t, false, withViewer(t, pkg), nil)
 

@@ -14,6 +14,7 @@ import (
 
 // TestImportWarms checks that an import fetches the dependencies of its base, like a refresh.
 func TestImportWarms(t *testing.T) {
+	t.Parallel()
 	r := openExecutor(t, false, func(x *executor.Executor) { x.Egress = []string{"proxy.example:443"} }, nil)
 	source := t.TempDir()
 	if err := os.WriteFile(filepath.Join(source, "go.sum"), []byte("example.org/dep v1.0.0 h1:AAAA=\n"), 0o600); err != nil {
@@ -36,6 +37,7 @@ func TestImportWarms(t *testing.T) {
 
 // TestPushAtGitHubWarms checks that a push reported by GitHub fetches the dependencies of the new base.
 func TestPushAtGitHubWarms(t *testing.T) {
+	t.Parallel()
 	k := openShopWith(t, []string{"proxy.example:443"}, nil)
 	must[string](t)(k.repo.Push("developer", "main", "Depend",
 		map[string]string{"go.sum": "example.org/dep v1.0.0 h1:AAAA=\n"}))

@@ -114,6 +114,7 @@ func (p *program) call(id, method, params string) frame {
 // one of the agent's own options, and the words and tool calls of the turn come before the answer to the prompt. A second prompt is
 // cancelled.
 func TestAgentSocket(t *testing.T) {
+	t.Parallel()
 	bin := t.TempDir()
 	for dir := bin; dir != os.TempDir() && len(dir) > 1; dir = filepath.Dir(dir) {
 		if err := os.Chmod(dir, 0o755); err != nil {

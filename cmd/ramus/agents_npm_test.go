@@ -89,6 +89,7 @@ const (
 // session in another container. An agent of ACP also uses ramus's own tools, and accepts a
 // rejection. None connects to anything but its model.
 func TestAgentsFromNPM(t *testing.T) {
+	t.Parallel()
 	if os.Getenv("RAMUS_TEST") != "npm" {
 		t.Skip("only with RAMUS_TEST=npm: downloads and runs coding agents, for some minutes")
 	}

@@ -22,6 +22,7 @@ import (
 // key is in no file of the data folder, no answer, and nowhere in the container: not in its configuration, the
 // environment and the arguments of its processes, or its files.
 func TestSealedKeyFromNPM(t *testing.T) {
+	t.Parallel()
 	if os.Getenv("RAMUS_TEST") != "npm" {
 		t.Skip("only with RAMUS_TEST=npm: downloads and runs coding agents, for some minutes")
 	}

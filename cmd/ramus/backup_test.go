@@ -41,6 +41,7 @@ func (c *backupClient) last() (commit string, runs []string) {
 // TestBackupUnderLoad makes backups while eight clients push and run commands, and restores each in an empty folder.
 // Everything that was acknowledged before a backup is in it. RAMUS_TEST=full makes 20 rounds instead of 2.
 func TestBackupUnderLoad(t *testing.T) {
+	t.Parallel()
 	rounds := 2
 	if os.Getenv("RAMUS_TEST") == "full" {
 		rounds = 20

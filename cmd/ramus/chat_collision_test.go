@@ -9,6 +9,7 @@ import (
 // TestChatCollision has two threads learn once that their branches do not merge, although the server is killed, and
 // once that they do.
 func TestChatCollision(t *testing.T) {
+	t.Parallel()
 	s := newChatServer(t, "")
 	s.start()
 	one := s.say("", "exec echo one >same.txt")

@@ -19,6 +19,7 @@ import (
 // TestChatDoor has a thread's agent use the session's tools at its door. It leaves a note for its next turn, and
 // requests one run after its own. That run cannot request another, and speaks in the thread too.
 func TestChatDoor(t *testing.T) {
+	t.Parallel()
 	s := newChatServer(t, `agents:
   door:
     command:
@@ -165,6 +166,7 @@ func (s *chatServer) agentRun(known ...string) (run record.Run) {
 // TestDoorOffersWhatIsListed compares journals and doors. It does so for a thread without a fallback runner, for
 // one with it, and for a task. An agent hands its thread over, once, and its own run continues.
 func TestDoorOffersWhatIsListed(t *testing.T) {
+	t.Parallel()
 	t.Run("alone", func(t *testing.T) {
 		s := newChatServer(t, doorScript)
 		s.start()

@@ -410,6 +410,7 @@ var endings = []ending{
 // TestChatEndings ends runs in all ways, while the server is killed and started
 // again. Each has a whole record and one reply. RAMUS_TEST=full ends 100 runs.
 func TestChatEndings(t *testing.T) {
+	t.Parallel()
 	mentions := 30
 	if os.Getenv("RAMUS_TEST") == "full" {
 		mentions = 100

@@ -58,6 +58,7 @@ func (v *visitor) do(path string, form url.Values) (int, string) {
 // of Slack answers the agent's question with one of its own options. The page and the transcript show the author and the origin of each
 // prompt.
 func TestConversationEverywhere(t *testing.T) {
+	t.Parallel()
 	bin := t.TempDir()
 	if err := programs.Into(bin, "internal/standin/acp-standin"); err != nil {
 		t.Fatal(err)

@@ -18,6 +18,7 @@ import (
 // TestGateOfRepositories has a person with all rights use rules, excluded repositories and the word
 // that hands a thread over.
 func TestGateOfRepositories(t *testing.T) {
+	t.Parallel()
 	runner, web := fallbacktest.New()
 	t.Cleanup(web.Close)
 	runner.Answer = func(p fallback.Packet) string { return "elsewhere: " + p.Text }

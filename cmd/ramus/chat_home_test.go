@@ -14,6 +14,7 @@ import (
 // TestHomeTab has a person choose repository, branch, agent and mentions in the Home tab. The choices outlast a kill,
 // count for the person alone, and open nothing.
 func TestHomeTab(t *testing.T) {
+	t.Parallel()
 	s := newChatServer(t, "")
 	config := filepath.Join(s.data, "ramus.yaml")
 	s.sh(s.data, `sed -i 's/^  thread_starters:.*/&\n  channels: [C01]\n  repos: ["!closed"]/; s/^  edit_every:.*/&\n  repo: sample/' "$0"
@@ -86,6 +87,7 @@ func TestHomeTab(t *testing.T) {
 // TestUrgency has runs fail and ask. Both mention the person in a message of their own, unless the person does not want
 // that.
 func TestUrgency(t *testing.T) {
+	t.Parallel()
 	s := newChatServer(t, "")
 	src := filepath.Join(s.data, "..", "sample")
 	s.sh(src, `mkdir -p .ramus/workflows && printf 'id: ask\nnodes:\n  - id: q\n    human: {message: "Publish <!channel>?"}\n' >.ramus/workflows/ask.yaml && git add -A && git -c user.name=T -c user.email=t@example.org commit -qm ask`)

@@ -102,6 +102,7 @@ func sha(b []byte) string {
 // image, tools of the image, an artifact, and links in the thread. Anybody with a link can open it, and
 // nothing else.
 func TestChatNoop(t *testing.T) {
+	t.Parallel()
 	s := newChatServer(t, "engine: docker\nimage: ramus/task:latest\n")
 	engine := &docker.Engine{Runner: s.binary}
 	err := engine.Check(t.Context())

@@ -29,6 +29,7 @@ agents:
 // TestAgentsSpeak has the agent of a mention, and one that a person runs by hand, post in Slack. Their texts mention
 // nobody, and their number is limited.
 func TestAgentsSpeak(t *testing.T) {
+	t.Parallel()
 	s := newChatServer(t, "")
 	config := s.data + "/ramus.yaml"
 	s.sh(s.data, `sed -i '/^gate:/,$d' "$0"; printf '%s\ngate: {enabled: true, thread_starters: [U01]}\nengine: sandbox\n' "$1" >>"$0"`, config, sayScript)

@@ -196,6 +196,7 @@ nodes:
 // messages and the memory of an agent, and the answers of a model and of the fallback runner. Nothing that ramus
 // keeps, sends or shows has the secret.
 func TestChatSecret(t *testing.T) {
+	t.Parallel()
 	s := &chatSecret{chatServer: newChatServer(t, scripted(t, "timeout: 2m")), value: "c4n4ry+/&=<x>" + rand.Text() + "'s"}
 	canary := s.value
 	hexed := fmt.Sprintf("%x", canary)

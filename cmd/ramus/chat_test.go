@@ -254,6 +254,7 @@ func (s *chatServer) settle() {
 
 // TestChatSmoke runs the smoke test of the gate by its script, like people do.
 func TestChatSmoke(t *testing.T) {
+	t.Parallel()
 	s := newChatServer(t, "")
 	cmd := exec.Command(abs(t, "../../scripts/demo-slack.sh"), "smoke")
 	cmd.Env = append(os.Environ(), "RAMUS="+s.binary, "TMPDIR="+t.TempDir())
@@ -264,6 +265,7 @@ func TestChatSmoke(t *testing.T) {
 
 // TestChatMention is the shortest story. It has a mention, its evidence, and a second mention.
 func TestChatMention(t *testing.T) {
+	t.Parallel()
 	s := newChatServer(t, "")
 	s.start()
 	if err := s.slack.Verify(t.Context()); err != nil {
@@ -293,6 +295,7 @@ func TestChatMention(t *testing.T) {
 
 // TestChatSocketMode is TestChatMention without any address that Slack could reach.
 func TestChatSocketMode(t *testing.T) {
+	t.Parallel()
 	s := newChatServer(t, "")
 	s.sh(s.data, `sed -i -e 's/^  signing_secret_env: .*/  app_token_env: SLACK_APP_TOKEN/' "$0"`,
 		filepath.Join(s.data, "ramus.yaml"))
@@ -316,6 +319,7 @@ func TestChatSocketMode(t *testing.T) {
 // TestChatKilled kills the server between claim and answer, and between a run's end and its
 // reply. Each mention has one run and one reply.
 func TestChatKilled(t *testing.T) {
+	t.Parallel()
 	s := newChatServer(t, "")
 	s.slack.Retries = []time.Duration{200 * time.Millisecond, 500 * time.Millisecond, 3 * time.Second, 3 * time.Second,
 		20 * time.Second, 20 * time.Second}
@@ -374,6 +378,7 @@ func TestChatKilled(t *testing.T) {
 
 // TestChatBursts sends each mention five times concurrently, half through its twin envelope.
 func TestChatBursts(t *testing.T) {
+	t.Parallel()
 	s := newChatServer(t, "")
 	s.start()
 	mentions := 50
@@ -418,6 +423,7 @@ func TestChatBursts(t *testing.T) {
 
 // TestChatEngineHangs mentions ramus while the container engine takes requests and never answers.
 func TestChatEngineHangs(t *testing.T) {
+	t.Parallel()
 	s := newChatServer(t, "")
 	socket := filepath.Join(t.TempDir(), "s")
 	l, err := net.Listen("unix", socket)

@@ -9,6 +9,7 @@ import (
 )
 
 func TestArtifactsOfABrowser(t *testing.T) {
+	t.Parallel()
 	m := record.Manifest{Run: "run:otter/1", Browser: []record.BrowserCheck{
 		{Name: "todo", Verdict: browser.Fail, Views: []browser.View{
 			{Viewport: browser.Desktop, Verdict: browser.Fail, Screenshot: "001-todo/desktop/screenshot.png"},

@@ -84,6 +84,7 @@ func (s *playwrightStand) folders() []string {
 }
 
 func TestLinkBrowsers(t *testing.T) {
+	t.Parallel()
 	s := newPlaywrightStand(t)
 	s.core("app/node_modules/playwright-core", "1.65.1", "1255")
 	// This one is an older version, which another package depends on.
@@ -129,6 +130,7 @@ func TestLinkBrowsers(t *testing.T) {
 // TestLinkBrowsersPNPM uses pnpm's layout. Every package there is a link into one folder, which a workspace's
 // packages share.
 func TestLinkBrowsersPNPM(t *testing.T) {
+	t.Parallel()
 	s := newPlaywrightStand(t)
 	store := "mono/node_modules/.pnpm/"
 	s.core(store+"playwright-core@1.57.0/node_modules/playwright-core", "1.57.0", "1200")
@@ -151,6 +153,7 @@ func TestLinkBrowsersPNPM(t *testing.T) {
 }
 
 func TestLinkBrowsersFolder(t *testing.T) {
+	t.Parallel()
 	for name, environ := range map[string][]string{
 		"browsers":                  {"PLAYWRIGHT_BROWSERS_PATH=link"}, // made below
 		"home/.cache/ms-playwright": {"HOME=home"},
@@ -180,6 +183,7 @@ func TestLinkBrowsersFolder(t *testing.T) {
 // TestLinkBrowsersLeavesAlone checks that browsers downloaded by Playwright itself are not touched, and that a
 // package's metadata cannot lead out of the folder.
 func TestLinkBrowsersLeavesAlone(t *testing.T) {
+	t.Parallel()
 	s := newPlaywrightStand(t)
 	s.core("app/node_modules/playwright-core", "1.65.1", "1255")
 	s.write("browsers/chromium-1255/chrome-linux64/chrome", "downloaded")

@@ -12,6 +12,7 @@ import (
 
 // TestUpgradeCheck asks a stand-in of the place of releases.
 func TestUpgradeCheck(t *testing.T) {
+	t.Parallel()
 	answer, status := `{"version":"v9.0.0","notes":"https://example.org/9"}`, http.StatusOK
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet || r.URL.Path != "/version.json" || r.ContentLength > 0 {
@@ -64,6 +65,7 @@ func TestUpgradeCheck(t *testing.T) {
 }
 
 func TestIsNewer(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		a, b string
 		want bool

@@ -25,6 +25,7 @@ func ramus(t *testing.T, args ...string) (code int, stdout, stderr string) {
 }
 
 func TestWrongUsage(t *testing.T) {
+	t.Parallel()
 	for _, x := range []struct{ line, want string }{
 		{"sevre", `unknown command "sevre"; did you mean "serve"?`},
 		{"repo crate", `unknown command "repo crate"; did you mean "repo create"?`},
@@ -52,6 +53,7 @@ func TestWrongUsage(t *testing.T) {
 }
 
 func TestHelpOfEveryCommand(t *testing.T) {
+	t.Parallel()
 	var walk func(table []command, path []string)
 	walk = func(table []command, path []string) {
 		for _, c := range table {
@@ -88,6 +90,7 @@ func TestHelpOfEveryCommand(t *testing.T) {
 }
 
 func TestArguments(t *testing.T) {
+	t.Parallel()
 	for _, x := range []struct {
 		rest bool
 		line string
@@ -113,6 +116,7 @@ func TestArguments(t *testing.T) {
 }
 
 func TestExitStatuses(t *testing.T) {
+	t.Parallel()
 	for _, x := range []struct {
 		err  error
 		want int
@@ -138,6 +142,7 @@ func TestExitStatuses(t *testing.T) {
 }
 
 func TestInputFlag(t *testing.T) {
+	t.Parallel()
 	var f inputFlag
 	for _, s := range []string{"a=1", "b:=1", "c:={\"d\":[true]}", "e=x=y", "f="} {
 		if err := f.Set(s); err != nil {
@@ -158,6 +163,7 @@ func TestInputFlag(t *testing.T) {
 }
 
 func TestSafe(t *testing.T) {
+	t.Parallel()
 	e := newEnv(stdio{}, nil)
 	hostile := "a\x1b]0;title\x07b\u202Ec\xff\r\nd"
 	if got := e.safe(hostile); strings.ContainsAny(got, "\x1b\x07\u202e\r") {
@@ -169,6 +175,7 @@ func TestSafe(t *testing.T) {
 }
 
 func TestShellWord(t *testing.T) {
+	t.Parallel()
 	for in, want := range map[string]string{"": "''", "ramus/run-a": "ramus/run-a", "a b": "'a b'", "it's": `'it'\''s'`,
 		"$(x)": "'$(x)'", "~/a": "'~/a'"} {
 		if got := shellWord(in); got != want {
@@ -178,6 +185,7 @@ func TestShellWord(t *testing.T) {
 }
 
 func TestCompletionNamesEverything(t *testing.T) {
+	t.Parallel()
 	for _, shell := range []string{"bash", "zsh", "fish"} {
 		code, out, _ := ramus(t, "completion", shell)
 		if code != 0 {

@@ -16,6 +16,7 @@ import (
 const example = "../../ramus.example.yaml"
 
 func TestExampleIsTheDefaults(t *testing.T) {
+	t.Parallel()
 	text, err := os.ReadFile(example)
 	if err != nil {
 		t.Fatal(err)
@@ -33,6 +34,7 @@ func TestExampleIsTheDefaults(t *testing.T) {
 
 // The Helm chart writes a configuration for all of its values, which its own tests keep in this file.
 func TestConfigOfChart(t *testing.T) {
+	t.Parallel()
 	c, err := LoadConfig("../../deploy/helm/testdata/ramus.yaml", false, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -45,6 +47,7 @@ func TestConfigOfChart(t *testing.T) {
 }
 
 func TestExampleHasEveryKey(t *testing.T) {
+	t.Parallel()
 	text, err := os.ReadFile(example)
 	if err != nil {
 		t.Fatal(err)
@@ -64,6 +67,7 @@ func TestExampleHasEveryKey(t *testing.T) {
 }
 
 func TestConfigMistakes(t *testing.T) {
+	t.Parallel()
 	for _, x := range []struct{ text, want string }{
 		{"lisen: x", `f:1:1: unknown key "lisen"; did you mean "listen"?` + "\n    lisen: x"},
 		{"limits:\n  memroy: 1GiB", `f:2:3: unknown key "limits.memroy"; did you mean "limits.memory"?`},
@@ -101,6 +105,7 @@ func TestConfigMistakes(t *testing.T) {
 }
 
 func TestConfigLayers(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "ramus.yaml")
 	if err := os.WriteFile(path,
 		[]byte("timeout: 1m\nlimits:\n  memory: 1GiB\negress: [a.example.org]\nenv:\n  A: b\nlisten:\n"),
@@ -132,6 +137,7 @@ func TestConfigLayers(t *testing.T) {
 }
 
 func TestConfigOfMappings(t *testing.T) {
+	t.Parallel()
 	c := Defaults()
 	text := "slack:\n  channels:\n    C1: {repo: app, base: next}\n    C2:\n      agent: codex\ngate:\n  enabled: true\n  percentage: 2.5\n"
 	if err := parseConfig("f", []byte(text), &c); err != nil {
@@ -190,6 +196,7 @@ func FuzzConfig(f *testing.F) {
 }
 
 func TestNearest(t *testing.T) {
+	t.Parallel()
 	known := []string{"serve", "run", "exec", "merge", "checkout"}
 	for word, want := range map[string]string{"sevre": "serve", "mrege": "merge", "chekout": "checkout", "exce": "exec",
 		"zzzz": "", "": ""} {
@@ -202,6 +209,7 @@ func TestNearest(t *testing.T) {
 // TestExampleAgents reads the agents of the examples like a server's
 // configuration.
 func TestExampleAgents(t *testing.T) {
+	t.Parallel()
 	files, err := filepath.Glob("../../examples/agents/*.yaml")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no examples: %v", err)

@@ -12,6 +12,7 @@ import (
 
 // TestDemoTeam runs make demo-team, which checks its own result, with a Gitea that was built before.
 func TestDemoTeam(t *testing.T) {
+	t.Parallel()
 	program, err := giteaserver.Find()
 	if os.Getenv("RAMUS_TEST") != "full" || err != nil {
 		t.Skip("runs with RAMUS_TEST=full:", err)

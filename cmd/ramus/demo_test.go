@@ -13,6 +13,7 @@ import (
 // sandbox without a network. They need only the standard library, because nothing else is
 // available there.
 func TestDemo(t *testing.T) {
+	t.Parallel()
 	if err := exec.Command("git", "rev-parse", "HEAD").Run(); err != nil {
 		t.Skipf("cannot run here: this is no checkout: %v", err)
 	}

@@ -13,6 +13,7 @@ import (
 // TestDemoWeb runs make demo-web and make demo-review, which check their own results. RAMUS_BINARY is a ramus with the scripts of its pages,
 // which tests do not build.
 func TestDemoWeb(t *testing.T) {
+	t.Parallel()
 	binary := os.Getenv("RAMUS_BINARY")
 	if os.Getenv("RAMUS_TEST") != "full" || binary == "" {
 		t.Skip("runs with RAMUS_TEST=full, and with RAMUS_BINARY (make build)")

@@ -34,6 +34,7 @@ func anchors(t *testing.T, page string) (list []string) {
 
 // TestDocLinks follows the links of the documentation to files and headings of the repository.
 func TestDocLinks(t *testing.T) {
+	t.Parallel()
 	pages, err := filepath.Glob("../../docs/*.md")
 	if err != nil || len(pages) == 0 {
 		t.Fatal(err)
@@ -64,6 +65,7 @@ func TestDocLinks(t *testing.T) {
 // TestPictures compares the pictures of docs/going-back.md with the script that makes them. Each has a command of ramus or
 // a push, and its time is in the table of costs.
 func TestPictures(t *testing.T) {
+	t.Parallel()
 	page, err := os.ReadFile("../../docs/going-back.md")
 	if err != nil {
 		t.Fatal(err)

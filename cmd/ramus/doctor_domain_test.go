@@ -56,6 +56,7 @@ func makeCertificate(chain, private string, names ...string) error {
 
 // TestDiagnoseDomain looks at the names of a domain in DNS and in the certificate.
 func TestDiagnoseDomain(t *testing.T) {
+	t.Parallel()
 	all := []string{"app.d.example", "api.d.example", "content.d.example", "ws-run-example.d.example"}
 	wild, wildKey := writeCertificate(t, "*.d.example")
 	few, fewKey := writeCertificate(t, "app.d.example", "api.d.example")
@@ -114,6 +115,7 @@ func TestDiagnoseDomain(t *testing.T) {
 
 // TestSettleDomain checks the keys that follow from the domain.
 func TestSettleDomain(t *testing.T) {
+	t.Parallel()
 	for name, x := range map[string]struct{ text, url, programs, content string }{
 		"none": {"{}", "", "", ""},
 		"name": {"domain: Ramus.Example.org", "https://app.ramus.example.org", "https://api.ramus.example.org",

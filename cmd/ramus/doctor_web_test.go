@@ -16,6 +16,7 @@ import (
 
 // TestDiagnoseCertificate looks at a certificate long before, shortly before and after its end.
 func TestDiagnoseCertificate(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	ends := time.Date(2040, 1, 31, 0, 0, 0, 0, time.UTC)
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

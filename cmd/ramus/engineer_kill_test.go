@@ -140,6 +140,7 @@ func (p killPoint) kill(y *story) {
 // kind, and the state is right. RAMUS_CRASHES is the number of further tasks, during which
 // the server is killed repeatedly at random moments.
 func TestEngineerKilled(t *testing.T) {
+	t.Parallel()
 	s := newEngineerServer(t, "")
 	s.start()
 	var stories []*story

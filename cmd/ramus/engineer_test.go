@@ -307,6 +307,7 @@ func (s *engineerServer) finish(stories ...*story) {
 
 // TestEngineerServed is the shortest story.
 func TestEngineerServed(t *testing.T) {
+	t.Parallel()
 	s := newEngineerServer(t, "")
 	s.start()
 	y := &story{s: s, name: "served", file: "served.txt"}
@@ -322,6 +323,7 @@ func TestEngineerServed(t *testing.T) {
 // TestEngineerAway makes GitHub and Slack fail in every phase, in every way, and come
 // back. Nothing is lost, and nothing is there twice.
 func TestEngineerAway(t *testing.T) {
+	t.Parallel()
 	s := newEngineerServer(t, "")
 	s.start()
 	routes := []string{routePulls, routeComment, routeRequest, "PATCH /repos/{owner}/{repo}/pulls/{pull_number}",

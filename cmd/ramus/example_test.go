@@ -15,6 +15,7 @@ import (
 // TestDeployHookExample checks the job that reports deploys. It fails nothing, waits for the deploy, and
 // sets the variables that the script reads. The story "deploy" runs the script itself.
 func TestDeployHookExample(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join("..", "..", "examples", "deploy-hook")
 	text, err := os.ReadFile(filepath.Join(dir, "github-actions.yml"))
 	if err != nil {
@@ -64,6 +65,7 @@ func TestDeployHookExample(t *testing.T) {
 // TestWebExample checks that the page's specs and workflows are valid, and that its lock file works with
 // any registry, because it names none. TestDemoBrowser runs them.
 func TestWebExample(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join("..", "..", "examples", "web")
 	files, err := filepath.Glob(filepath.Join(dir, ".ramus", "*", "*.yaml"))
 	if err != nil || len(files) < 3 {
@@ -98,6 +100,7 @@ func TestWebExample(t *testing.T) {
 // TestEvidenceCheckExample checks the job that asks for evidence. It runs nothing of the pull request, and gives the script
 // the variables that it reads. The story "evidence" runs the script itself.
 func TestEvidenceCheckExample(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join("..", "..", "examples", "evidence-check")
 	text, err := os.ReadFile(filepath.Join(dir, "github-actions.yml"))
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 
 // TestEarlyAnswer answers a request by HTTP/2 before its body is there. The stream must not be reset.
 func TestEarlyAnswer(t *testing.T) {
+	t.Parallel()
 	answered := make(chan struct{}, 1)
 	s := httptest.NewUnstartedServer(readRest(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusSeeOther)

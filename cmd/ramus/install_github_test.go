@@ -7,6 +7,7 @@ import (
 )
 
 func TestHubs(t *testing.T) {
+	t.Parallel()
 	environ := []string{"TOKEN=ghp_0123456789abcdef", "SECRET=0123456789abcdef", "KEY=no key"}
 	set := func(change func(*GitHubConfig)) GitHubConfig {
 		c := Defaults().GitHub

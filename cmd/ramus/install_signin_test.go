@@ -9,6 +9,7 @@ import (
 
 // TestOwnersAddress checks where the link for the first sign-in is, and which servers print none.
 func TestOwnersAddress(t *testing.T) {
+	t.Parallel()
 	const loopback = "http://127.0.0.1:8080"
 	for name, x := range map[string]struct {
 		config   Config

@@ -8,6 +8,7 @@ import (
 )
 
 func TestOpenStore(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "made", "here")
 	secret := &secrets{environ: []string{"AWS_SECRET_ACCESS_KEY=wJalrXUtnFEMI/K7MDENG"}}
 	for _, x := range []struct{ url, wrong string }{
@@ -45,6 +46,7 @@ func TestOpenStore(t *testing.T) {
 }
 
 func TestLinkKey(t *testing.T) {
+	t.Parallel()
 	keys := t.TempDir()
 	path := filepath.Join(keys, "links.key")
 	secret := &secrets{}

@@ -19,6 +19,7 @@ import (
 
 // TestSocketInADeepFolder has a data folder whose path is too long for a socket address.
 func TestSocketInADeepFolder(t *testing.T) {
+	t.Parallel()
 	data := t.TempDir()
 	for range 5 {
 		data = filepath.Join(data, strings.Repeat("d", 100))
@@ -68,6 +69,7 @@ func TestSocketInADeepFolder(t *testing.T) {
 // TestAwaitFolder waits for a data folder. The waiting process prints the owner of the folder, and gets
 // the folder when the owner releases it.
 func TestAwaitFolder(t *testing.T) {
+	t.Parallel()
 	data := t.TempDir()
 	lock, err := lockFolder(data)
 	if err != nil {
@@ -113,6 +115,7 @@ func TestAwaitFolder(t *testing.T) {
 
 // TestEndingHangsUpOnNobody connects while a server ends. A client gets an answer, or finds no socket.
 func TestEndingHangsUpOnNobody(t *testing.T) {
+	t.Parallel()
 	data := t.TempDir()
 	for range 5 {
 		l, err := listenSocket(data)
@@ -165,6 +168,7 @@ func TestEndingHangsUpOnNobody(t *testing.T) {
 // TestWhyEngine checks that the log and doctor explain the choice of an engine, and the obstacle to the
 // other.
 func TestWhyEngine(t *testing.T) {
+	t.Parallel()
 	broken := errors.New("bwrap is missing")
 	for _, x := range []struct {
 		setting         string

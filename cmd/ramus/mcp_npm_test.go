@@ -64,6 +64,7 @@ console.log(JSON.stringify({ name: client.getServerVersion().name, tools: tools.
 // input and output. They are the conformance suite, the TypeScript SDK's client and the inspector's
 // command line. The test takes about a minute on two cores, with npm's packages in the cache.
 func TestMCPFromNPM(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("long")
 	}

@@ -12,6 +12,7 @@ import (
 
 // TestUnit has systemd verify the unit of the packages, with a program that exists.
 func TestUnit(t *testing.T) {
+	t.Parallel()
 	text, err := os.ReadFile("../../packaging/ramus.service")
 	if err != nil {
 		t.Fatal(err)
@@ -49,6 +50,7 @@ func TestUnit(t *testing.T) {
 
 // TestCompose reads the compose file. Where the compose plugin is, it checks the file too.
 func TestCompose(t *testing.T) {
+	t.Parallel()
 	const name = "../../packaging/compose.yaml"
 	text, err := os.ReadFile(name)
 	if err != nil {

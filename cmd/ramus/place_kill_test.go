@@ -81,6 +81,7 @@ func (s *placeServer) runsOf(repo string) (names []string) {
 // TestPlaceKilled kills the server while it renames and removes repositories. A repository is there as a whole, under one
 // of its names, or it is gone as a whole. An acknowledged change is done. RAMUS_CRASHES is the number of rounds (3).
 func TestPlaceKilled(t *testing.T) {
+	t.Parallel()
 	rounds, err := strconv.Atoi(os.Getenv("RAMUS_CRASHES"))
 	if err != nil {
 		rounds = 3

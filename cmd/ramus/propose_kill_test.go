@@ -47,6 +47,7 @@ func (p *proposal) end() error {
 // TestProposedKilled kills the server at points of a proposed branch's way to its merge. Each time there is one pull
 // request, the base has the merge, and the branch is gone, here and there.
 func TestProposedKilled(t *testing.T) {
+	t.Parallel()
 	s := newEngineerServer(t, "")
 	s.start()
 	for _, k := range []killPoint{

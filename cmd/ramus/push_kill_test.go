@@ -115,6 +115,7 @@ func (k *pushKiller) check(r record.Run) {
 // TestAskedPushKilled kills the server at random moments of pushes that ask for work. The branch is there as a whole or not
 // at all, and each push that moved its branch has one run, which works once. A run that was shown is that one.
 func TestAskedPushKilled(t *testing.T) {
+	t.Parallel()
 	k := newPushKiller(t)
 	k.write("asked.yaml", "id: asked\nrepo: {id: sample}\nnodes:\n"+
 		"  - id: once\n    run: echo ran >>ran.txt\n  - id: then\n    run: echo end\n")
@@ -151,6 +152,7 @@ func TestAskedPushKilled(t *testing.T) {
 // TestEventPushKilled kills the server at random moments of pushes that start a workflow of the base. Each push that moved its
 // branch has run the workflow once when the server is back, the one that brings the workflow too.
 func TestEventPushKilled(t *testing.T) {
+	t.Parallel()
 	k := newPushKiller(t)
 	known := map[string]bool{}
 	moved := 0

@@ -13,6 +13,7 @@ import (
 
 // TestCommandReference compares docs/cli.md with the help of all commands. With -update it writes the file.
 func TestCommandReference(t *testing.T) {
+	t.Parallel()
 	var b strings.Builder
 	b.WriteString("# The command line\n\n`ramus COMMAND -h` prints the same. Flags may be anywhere before `--`. [api.md](api.md#exit-statuses-of-the-command-line) has the exit\nstatuses.\n\n")
 	var write func(table []command, path string)
@@ -37,6 +38,7 @@ var exampleKey = regexp.MustCompile(`^((?:  )*)([a-z_]+):(.*)$`)
 // TestConfigurationReference compares the table of keys in docs/configuration.md with the example, which has every key with its
 // default and a comment. With -update it writes the table.
 func TestConfigurationReference(t *testing.T) {
+	t.Parallel()
 	known := map[string]bool{}
 	var walk func(reflect.Type, string)
 	walk = func(typ reflect.Type, path string) {

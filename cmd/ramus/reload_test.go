@@ -8,6 +8,7 @@ import (
 )
 
 func TestMergeReloaded(t *testing.T) {
+	t.Parallel()
 	old := Defaults()
 	old.Repos = map[string]RepoConfig{"a": {Upstream: "/a"}, "b": {Upstream: "/b"}, "key": {Upstream: "/k"}}
 	old.Agents = map[string]AgentConfig{"claude": {Command: []string{"claude"}}}
@@ -46,6 +47,7 @@ func TestMergeReloaded(t *testing.T) {
 
 // TestReloadableKeys compares the keys that need no restart with those of the command's help, and with the configuration.
 func TestReloadableKeys(t *testing.T) {
+	t.Parallel()
 	help := strings.Join(strings.Fields(reloadCommand().long), " ")
 	for _, key := range reloadable {
 		if !strings.Contains(help, key) {

@@ -223,6 +223,7 @@ func (w *replicaWorld) get(url string) (int, string) {
 
 // TestReplicas has two servers answer as one.
 func TestReplicas(t *testing.T) {
+	t.Parallel()
 	w := newReplicaWorld(t)
 	home := w.start("ramus-0")
 	other := w.start("ramus-1")
@@ -397,6 +398,7 @@ func newTwoReplicas(t *testing.T) *replicaWorld {
 
 // TestReplicaMove moves a repository to and fro while people push to it by both replicas.
 func TestReplicaMove(t *testing.T) {
+	t.Parallel()
 	w := newTwoReplicas(t)
 	if sandboxed() {
 		w.ramus("ramus-0", "exec", "otter", "--repo", "app", "--", "echo one >a.txt; head -c 10000000 /dev/zero >/artifacts/large.bin")
@@ -575,6 +577,7 @@ func ownsApp(list, replica string) bool {
 
 // TestReplicaKilled kills the owner of a repository again and again while people push and work by the other replica.
 func TestReplicaKilled(t *testing.T) {
+	t.Parallel()
 	w := newTwoReplicas(t)
 	w.ramus("ramus-0", "repo", "move", "app", "--to", "ramus-1") // so that the home stays
 	home := w.procs["ramus-0"].url

@@ -23,6 +23,7 @@ func pack(t *testing.T, program string) []byte {
 }
 
 func TestUnpackRunner(t *testing.T) {
+	t.Parallel()
 	was := runnerProgram
 	t.Cleanup(func() { runnerProgram = was })
 	data := t.TempDir()

@@ -55,6 +55,7 @@ import (
 // At its end a story's data folder must be one that ramus can open, and nothing of
 // it may be left on the machine.
 func TestScript(t *testing.T) {
+	t.Parallel()
 	bin := t.TempDir()
 	// Containers of another user must be able to start the binary.
 	for dir := bin; dir != os.TempDir() && len(dir) > 1; dir = filepath.Dir(dir) {

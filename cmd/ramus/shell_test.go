@@ -163,6 +163,7 @@ var connecting = regexp.MustCompile("\x1b\\]2;ramus: connecting again\x07")
 // TestShellKilled kills the server again and again under an open terminal. No byte of output is lost or doubled, and every
 // command that was typed is a commit. RAMUS_CRASHES is the number of kills.
 func TestShellKilled(t *testing.T) {
+	t.Parallel()
 	kills := 3
 	if n, err := strconv.Atoi(os.Getenv("RAMUS_CRASHES")); err == nil && n > 0 {
 		kills = n

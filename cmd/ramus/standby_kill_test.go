@@ -26,6 +26,7 @@ import (
 // stand-by follows. With standby.sync nothing that was acknowledged is lost. Without it nothing is lost that was
 // acknowledged before the moment whose state the stand-by shows. RAMUS_TEST=full makes 20 rounds instead of 3.
 func TestStandbyTakesOver(t *testing.T) {
+	t.Parallel()
 	rounds := 3
 	if os.Getenv("RAMUS_TEST") == "full" {
 		rounds = 20

@@ -27,6 +27,7 @@ import (
 // TestStandbyFences promotes a stand-by while its server works, and then two stand-bys at once. The servers before refuse
 // all work, also after a restart. Of the two one stays.
 func TestStandbyFences(t *testing.T) {
+	t.Parallel()
 	w := newStandbyWorld(t)
 	a, b, c, d := w.first(), w.machine(1, false), w.machine(2, false), w.machine(3, false)
 	b.followServer(a, 1)
@@ -76,6 +77,7 @@ func TestStandbyFences(t *testing.T) {
 
 // TestStandbyPauses stops a stand-by for a while. With standby.sync the work of its server waits, and goes on with it.
 func TestStandbyPauses(t *testing.T) {
+	t.Parallel()
 	w := newStandbyWorld(t)
 	a, b := w.first(), w.machine(1, false)
 	b.followServer(a, 1)

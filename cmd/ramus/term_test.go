@@ -144,6 +144,7 @@ func (d *desk) faultless() {
 // TestTerminalInBrowser has a person sign in with Chromium, open a terminal, and type three commands, which are three
 // commits. The server is killed and starts again, and the page goes on by itself. A reload shows the same screen.
 func TestTerminalInBrowser(t *testing.T) {
+	t.Parallel()
 	d := sit(t)
 	d.open()
 	for _, command := range []string{"echo one > a", "echo '字🙂' | tee b", "mkdir d && echo three > d/c"} {

@@ -21,6 +21,7 @@ import (
 // TestTerminalUse uses the terminal of a page in the ways in which people do. With RAMUS_TEST=full it prints 100 MB and
 // kills the server 20 times. RAMUS_CRASHES is the number of kills. The figures of the log are no conditions.
 func TestTerminalUse(t *testing.T) {
+	t.Parallel()
 	d := sit(t)
 	d.tab.Allow("http://"+d.cable.address, "clipboardReadWrite", "clipboardSanitizedWrite")
 	d.open()

@@ -8,6 +8,7 @@ import (
 
 // TestVerifyPage checks that docs/verify.md has the commands that the story of verify runs.
 func TestVerifyPage(t *testing.T) {
+	t.Parallel()
 	story, err := os.ReadFile("testdata/script/verify.txtar")
 	if err != nil {
 		t.Fatal(err)
