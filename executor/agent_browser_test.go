@@ -49,7 +49,6 @@ func (w *world) notes(run string) string {
 }
 
 func TestAgentBrowser(t *testing.T) {
-	t.Parallel()
 	if _, err := exec.LookPath("python3"); err != nil {
 		t.Skip("cannot run here: python3 is what speaks to the browser in the container")
 	}
@@ -97,7 +96,6 @@ func TestAgentBrowser(t *testing.T) {
 // TestAgentBrowserGone ends the agent's browser. It is started again a bounded number
 // of times, and the agent works without one.
 func TestAgentBrowserGone(t *testing.T) {
-	t.Parallel()
 	dir := t.TempDir()
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)

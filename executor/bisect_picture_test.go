@@ -17,7 +17,6 @@ import (
 // TestBisectPicture plants one pixel at a random place by one command of many. All of them change the page elsewhere. The
 // search finds the command by the region, and the first command without one.
 func TestBisectPicture(t *testing.T) {
-	t.Parallel()
 	// The tries hold all places while they look at the good commit.
 	w := browserWorld(t, "sandbox", func(x *executor.Executor) { x.Fleet.Capacity = 2 })
 	repo, base := w.onBase(map[string]string{"index.html": `<!doctype html><title>p</title><link rel=icon href="data:,">` +

@@ -118,7 +118,6 @@ func (w *world) task(name, task string, params map[string]any) record.Manifest {
 }
 
 func TestBrowse(t *testing.T) {
-	t.Parallel()
 	onEngines(t, func(t *testing.T, engine string) {
 		w := browserWorld(t, engine, nil)
 		w.onBase(browserFiles)
@@ -175,7 +174,6 @@ func (w *world) apart() *atomic.Int64 {
 }
 
 func TestBrowseCompared(t *testing.T) {
-	t.Parallel()
 	onEngines(t, func(t *testing.T, engine string) {
 		oneEngine(t, engine)
 		w := browserWorld(t, engine, nil)
@@ -233,7 +231,6 @@ func TestBrowseCompared(t *testing.T) {
 
 // TestBrowseKeepsSecretsOut checks with a session and types a secret. Neither is in any kept file.
 func TestBrowseKeepsSecretsOut(t *testing.T) {
-	t.Parallel()
 	const cookie, typed = "cookie-value-0123456789", "typed-in-secret-42"
 	w := browserWorld(t, "sandbox", nil)
 	w.onBase(browserFiles)
@@ -301,7 +298,6 @@ printf '{"cookies":[{"name":"sid","value":"%s-%s","domain":"127.0.0.1","path":"/
 // TestBrowseEvidenceIsTheHosts has a container write to the place of the evidence. Its files are not
 // evidence. The container gets copies of the pictures.
 func TestBrowseEvidenceIsTheHosts(t *testing.T) {
-	t.Parallel()
 	w := browserWorld(t, "sandbox", nil)
 	w.onBase(browserFiles)
 	m := w.browse("forged", `{"install": "mkdir -p /artifacts/browser/001-check/mobile && echo forged | tee /artifacts/browser/001-check/mobile/forged.png /artifacts/browser/index.json /artifacts/own.txt",
@@ -363,7 +359,6 @@ const fakePNG = "\x89PNG\r\n\x1a\nrest"
 // TestBrowseHostile has pages take the browser over. Such a browser can end its own check, and nothing
 // else.
 func TestBrowseHostile(t *testing.T) {
-	t.Parallel()
 	passed := `{"verdict":"PASS","reason":"all is well","views":[{"viewport":{"name":"mobile"},"verdict":"PASS","screenshot":"../../../run.json","trace":"mobile/trace.zip"}]}`
 	many := func(n int, name func(i int) string) (list []tar.Header) {
 		for i := range n {
@@ -510,7 +505,6 @@ func crashLook(ctx context.Context, x *executor.Executor, c record.Caller) error
 // TestBrowseKilled kills the server during a check. The check begins again and is there once. Neither the
 // first browser nor its application remains.
 func TestBrowseKilled(t *testing.T) {
-	t.Parallel()
 	w := browserWorld(t, "sandbox", nil)
 	w.onBase(browserFiles)
 	w.stop(false)
@@ -558,7 +552,6 @@ func TestBrowseKilled(t *testing.T) {
 // TestBrowseAtOnce runs four checks at once. All finish, each with files of its own. Two are of two callers,
 // and two of an agent's tools during its turn, in one container.
 func TestBrowseAtOnce(t *testing.T) {
-	t.Parallel()
 	w := browserWorld(t, "sandbox", func(x *executor.Executor) {
 		withACP(nil)(x)
 		x.Door = map[string]func(executor.Visitor) http.Handler{"/tool/": func(v executor.Visitor) http.Handler {
@@ -601,7 +594,6 @@ func TestBrowseAtOnce(t *testing.T) {
 // TestDoorRefusesPages sends requests to the door. The door refuses pages that use the container's name. It
 // serves the container's programs, including the fetch of node.
 func TestDoorRefusesPages(t *testing.T) {
-	t.Parallel()
 	w := newWorld(t, nil)
 	const repo = "http://127.0.0.1:7070/demo.git/info/refs?service=git-upload-pack"
 	for header, want := range map[string]string{"X-Nothing: 1": "200", "Origin: http://127.0.0.1:5173": "403",
@@ -626,7 +618,6 @@ func TestDoorRefusesPages(t *testing.T) {
 // TestBrowseInParts checks pages in a sub-workflow and in lines with branches of their own. The checks are
 // the run's evidence, with their files.
 func TestBrowseInParts(t *testing.T) {
-	t.Parallel()
 	w := browserWorld(t, "sandbox", nil)
 	w.onBase(browserFiles)
 	look := func(id, page string) string {
@@ -701,7 +692,6 @@ func (w *world) kept(m record.Manifest, r record.Run) (names []string) {
 // TestBrowseRetried retries a run after a failed step. The checks before that step are evidence of the retry,
 // and of the retry after it.
 func TestBrowseRetried(t *testing.T) {
-	t.Parallel()
 	w := browserWorld(t, "sandbox", nil)
 	w.onBase(browserFiles)
 	r := w.submit(record.Request{Workflow: `
@@ -730,7 +720,6 @@ nodes:
 // TestBrowsePublic looks at a page of another host, through the door's proxy. The proxy reaches the allowed
 // hosts, which are journalled, and no others. No application is started.
 func TestBrowsePublic(t *testing.T) {
-	t.Parallel()
 	onEngines(t, func(t *testing.T, engine string) {
 		oneEngine(t, engine)
 		elsewhere := func() *httptest.Server {

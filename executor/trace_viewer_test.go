@@ -13,7 +13,6 @@ import (
 // TestTraceViewer fetches the viewer from a sidecar once. It is kept, and is one folder even
 // if there were remains of an earlier attempt.
 func TestTraceViewer(t *testing.T) {
-	t.Parallel()
 	onEngines(t, func(t *testing.T, engine string) {
 		w := browserWorld(t, engine, nil)
 		home := filepath.Join(w.x.Data, "trace-viewer")
@@ -37,7 +36,6 @@ func TestTraceViewer(t *testing.T) {
 }
 
 func TestNoTraceViewer(t *testing.T) {
-	t.Parallel()
 	w := newWorld(t, nil)
 	if _, err := w.x.TraceViewer(t.Context()); !errors.Is(err, executor.ErrUnavailable) {
 		t.Errorf("without a browser: %v", err)

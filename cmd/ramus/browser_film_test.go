@@ -15,7 +15,6 @@ import (
 // TestBrowserFilm records a film of a check with a real Chromium and ffmpeg, in the image browser-video. The film is
 // among the evidence, and ffprobe reads the pictures of some seconds from it.
 func TestBrowserFilm(t *testing.T) {
-	t.Parallel()
 	if !browserFull() {
 		t.Skip("only with RAMUS_TEST=full: builds the image browser-video, for a minute")
 	}

@@ -173,7 +173,6 @@ func refused(prefixes ...string) func(testing.TB, *browserServer, record.Manifes
 // reason, and the run continues in the same container. The page reaches and leaves nothing
 // outside of the container.
 func TestBrowserHostile(t *testing.T) {
-	t.Parallel()
 	onBrowsers(t, func(t *testing.T, engine string) {
 		if engine == "docker" && !browserFull() {
 			t.Skip("only with RAMUS_TEST=full: TestBrowserTakenOver looks at the walls of this engine")
@@ -276,7 +275,6 @@ func (s *browserServer) unslipped() {
 // TestBrowserTakenOver runs a browser that an attacker controls. It can spoil its own check,
 // and nothing more.
 func TestBrowserTakenOver(t *testing.T) {
-	t.Parallel()
 	onBrowsers(t, func(t *testing.T, engine string) {
 		if engine == "sandbox" && !browserFull() {
 			t.Skip("only with RAMUS_TEST=full: TestBrowserHostile looks at the walls of this engine")

@@ -57,7 +57,6 @@ func buildRamus(t *testing.T) string {
 
 // TestDemoBrowser runs make demo-browser, which checks its own result.
 func TestDemoBrowser(t *testing.T) {
-	t.Parallel()
 	npmRegistry(t)
 	if _, err := os.Stat("../../bin/browser/ramus-browser"); err != nil {
 		t.Skipf("cannot run here: the browser's programs are not there (make browser): %v", err)
@@ -75,7 +74,6 @@ func TestDemoBrowser(t *testing.T) {
 // ramus/task-browser. They pass in the newest release of Playwright and in older ones of each
 // layout. All requests go to npm.
 func TestPlaywrightFromNPM(t *testing.T) {
-	t.Parallel()
 	registry := npmRegistry(t)
 	const image = "ramus/task-browser:latest"
 	if out, err := exec.CommandContext(t.Context(), "docker", "image", "inspect", image).CombinedOutput(); err != nil {

@@ -189,7 +189,6 @@ func (s *browserServer) remains() (faults []string) {
 // TestBrowserIdentical checks an unchanged tree several times. The pictures are equal to the
 // last bit, for every caller and container.
 func TestBrowserIdentical(t *testing.T) {
-	t.Parallel()
 	const lanes = 2
 	each := 1
 	if browserFull() {
@@ -254,7 +253,6 @@ func sum(counts map[string]int) (n int) {
 // TestBrowserFourAtOnce has four callers check their page concurrently, each in its own
 // container and browser. All pass within the present limits.
 func TestBrowserFourAtOnce(t *testing.T) {
-	t.Parallel()
 	const memory, callers = 1 << 30, 4
 	onBrowsers(t, func(t *testing.T, engine string) {
 		if engine == "sandbox" && !browserFull() {

@@ -22,7 +22,6 @@ func TestDemo(t *testing.T) {
 
 // TestDemoTime runs make demo-time, which compares its answers with stock git.
 func TestDemoTime(t *testing.T) {
-	t.Parallel()
 	runDemo(t, "demo-time.sh", "s: each answer is the planted one")
 }
 
