@@ -150,9 +150,10 @@ func (r *reporter) awaitDecision(ctx context.Context) error {
 func (r *reporter) watch(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	events, ended := make(chan record.Event), make(chan error, 1)
+	name := r.run.Name() // show replaces the run
 	go func() {
 		defer close(events)
-		for e, err := range r.worker.chat.Executor.Events(ctx, r.run.Name(), 0, true) {
+		for e, err := range r.worker.chat.Executor.Events(ctx, name, 0, true) {
 			if err != nil {
 				ended <- err
 				return
