@@ -22,6 +22,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/gate"
 	"github.com/ramus-dev/ramus/gateway/lookup"
 	"github.com/ramus-dev/ramus/gateway/slack"
+	"github.com/ramus-dev/ramus/internal/goroutines"
 	"github.com/ramus-dev/ramus/internal/standin/fallbacktest"
 	"github.com/ramus-dev/ramus/internal/standin/slacktest"
 )
@@ -39,6 +40,7 @@ const owner = "U01"
 
 func openTalk(t *testing.T, withContainers bool, change func(*chat.Chat), workspace ...func(*slacktest.Server)) *talk {
 	t.Helper()
+	goroutines.Watch(t) // before the stand-in, which ends later
 	k := &talk{slack: slacktest.New(t, workspace...), t: t}
 	k.rooms = open(t, withContainers, func(s *gateway.Server) {
 		k.chat = &chat.Chat{

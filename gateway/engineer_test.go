@@ -22,6 +22,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/github"
 	"github.com/ramus-dev/ramus/gateway/slack"
 	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/internal/goroutines"
 	"github.com/ramus-dev/ramus/internal/loopback"
 	"github.com/ramus-dev/ramus/internal/standin/githubtest"
 	"github.com/ramus-dev/ramus/internal/standin/slacktest"
@@ -64,6 +65,7 @@ func (h shopHost) Propose(ctx context.Context, p upstream.Proposal) (record.Pull
 // openShopServing is like openShopWith, and changes the server too.
 func openShopServing(t *testing.T, egress []string, change func(*engineer.Engineer), serve func(*shop, *gateway.Server)) *shop {
 	t.Helper()
+	goroutines.Watch(t) // before the stand-in, which ends later
 	k := &shop{t: t, github: githubtest.New(t, func(s *githubtest.Server) {
 		// A delivery that is not answered in time is not repeated. Only the next look would find its event.
 		s.PostsPerMinute, s.Hourly, s.AckTime = -1, -1, time.Minute

@@ -18,6 +18,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gateway/signin"
 	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/internal/goroutines"
 	"github.com/ramus-dev/ramus/internal/loopback"
 	"github.com/ramus-dev/ramus/internal/standin/githubtest"
 )
@@ -76,6 +77,7 @@ func (b *browser) callback(at, login string) string {
 // openSignIn opens rooms where the user "reviewer", or every member of an organization, may sign in.
 func openSignIn(t *testing.T, change func(*signin.GitHub)) (*githubtest.Server, *rooms) {
 	t.Helper()
+	goroutines.Watch(t) // before the stand-in, which ends later
 	hub := githubtest.New(t,
 		func(s *githubtest.Server) { s.Addr = loopback.Address(t) }) // a fixed address, so that the server can start again
 	s := &signin.GitHub{Users: []string{"Reviewer"}, Scopes: []string{"read", "write"}, Life: time.Hour,
@@ -215,6 +217,7 @@ func TestSignInChecked(t *testing.T) {
 
 func TestGitHubLists(t *testing.T) {
 	t.Parallel()
+	goroutines.Watch(t) // before the stand-in, which ends later
 	hub := githubtest.New(t)
 	for _, name := range []string{"web", "app"} {
 		if _, err := hub.AddRepo(name, ""); err != nil {
