@@ -24,11 +24,16 @@ import (
 const (
 	headerSSHKey    = "Ramus-Replica-Ssh-Key"    // the public key that has logged in, in base64
 	headerSSHClient = "Ramus-Replica-Ssh-Client" // the address of the client
+	headerSSHRepo   = "Ramus-Replica-Ssh-Repo"   // the repository that it is for
+	headerSSHPush   = "Ramus-Replica-Ssh-Push"   // it may change the repository
 	upgradeSSH      = "ramus-ssh"
 )
 
 // PassSSH is [gitd.Server.PassSSH]. A session waits while its repository moves.
 func (f *Front) PassSSH(ctx context.Context, t gitd.SSHTarget) (net.Conn, error) {
+	if t.Passed { // the gate was passed with the connection
+		return nil, nil
+	}
 	repo := t.Repo
 	if repo == "" {
 		name := t.User
@@ -42,20 +47,21 @@ func (f *Front) PassSSH(ctx context.Context, t gitd.SSHTarget) (net.Conn, error)
 	late := time.Now().Add(f.Patience)
 	for try := 0; ; try++ {
 		if f.isHere(ctx, repo) {
-			if err := f.passGate(ctx, repo, t.Push); err != nil {
+			served, leave := context.WithCancel(ctx)
+			if err := f.passGate(served, repo, t.Push); err != nil {
+				leave()
 				return nil, err
 			}
 			if f.isHere(ctx, repo) {
+				context.AfterFunc(ctx, leave)
 				return nil, nil
 			}
-		}
-		if t.Passed {
-			return nil, object.Refuse(gitd.ErrElsewhere, "another replica serves %s: try again", repo)
+			leave() // it was moved meanwhile
 		}
 		to, err := f.target(ctx, passing{repo: repo}, try > 0)
 		var conn net.Conn
 		if err == nil {
-			conn, err = f.dialSSH(ctx, to, t)
+			conn, err = f.dialSSH(ctx, to, repo, t)
 		}
 		if err == nil {
 			f.stats.passed.Add(1)
@@ -75,9 +81,9 @@ func (f *Front) PassSSH(ctx context.Context, t gitd.SSHTarget) (net.Conn, error)
 }
 
 // dialSSH connects to the SSH server of another replica. The connection outlives ctx.
-func (f *Front) dialSSH(ctx context.Context, to ownership.Replica, t gitd.SSHTarget) (net.Conn, error) {
+func (f *Front) dialSSH(ctx context.Context, to ownership.Replica, repo string, t gitd.SSHTarget) (net.Conn, error) {
 	asking, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	late := time.AfterFunc(2*findWait, cancel)
+	late := time.AfterFunc(f.Patience, cancel) // the other replica may hold the gate
 	gone := context.AfterFunc(ctx, cancel)
 	r, err := http.NewRequestWithContext(asking, http.MethodPost, to.URL+"/replica/ssh", nil)
 	if err != nil {
@@ -87,6 +93,10 @@ func (f *Front) dialSSH(ctx context.Context, to ownership.Replica, t gitd.SSHTar
 	for name, value := range map[string]string{headerFrom: f.Group.Name, headerTo: to.Name, "Connection": "Upgrade",
 		"Upgrade": upgradeSSH, headerSSHKey: base64.StdEncoding.EncodeToString(t.Key.Marshal()), headerSSHClient: t.From.String()} {
 		r.Header.Set(name, value)
+	}
+	r.Header.Set(headerSSHRepo, repo)
+	if t.Push {
+		r.Header.Set(headerSSHPush, "1")
 	}
 	resp, err := f.base.RoundTrip(r)
 	if err == nil && (!late.Stop() || !gone()) {
@@ -136,6 +146,16 @@ func (f *Front) serveSSH(w http.ResponseWriter, r *http.Request) {
 	}
 	if err != nil || r.Header.Get("Upgrade") != upgradeSSH {
 		http.Error(w, "no session of SSH", http.StatusBadRequest)
+		return
+	}
+	ctx, leave := context.WithCancel(r.Context())
+	defer leave()
+	repo := r.Header.Get(headerSSHRepo)
+	if f.passGate(ctx, repo, r.Header.Get(headerSSHPush) != "") != nil {
+		return // the sender has gone
+	}
+	if !f.owns(r, repo) {
+		f.refuse(w, fmt.Sprintf("the replica %s does not own %.200q", f.Group.Name, repo))
 		return
 	}
 	conn, buffered, err := http.NewResponseController(w).Hijack()
