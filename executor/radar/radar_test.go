@@ -164,6 +164,101 @@ func TestRules(t *testing.T) {
 	}
 }
 
+// TestAmong compares the pairs in which a branch of the reader is, and asks once about each branch.
+func TestAmong(t *testing.T) {
+	s := newSite(t)
+	s.write("main", "f", "0\n")
+	for _, branch := range []string{"a", "b", "c"} {
+		s.write(branch, "f", branch+"\n")
+	}
+	for among, want := range map[string]string{"a": "a/b:f a/c:f", "b": "a/b:f b/c:f", "c": "a/c:f b/c:f", "none": "", "main": ""} {
+		asked := map[string]int{}
+		rep, got := s.look(&Radar{}, Question{Among: func(branch string) bool {
+			asked[branch]++
+			return branch == among
+		}})
+		pairs := map[string]int{"none": 0}
+		if n, ok := pairs[among]; got != want || !ok && rep.Pairs != 3 || ok && rep.Pairs != n || len(asked) != 4 || asked["a"] != 1 {
+			t.Errorf("among %s: %q of %d pairs, asked %v", among, got, rep.Pairs, asked)
+		}
+	}
+}
+
+// TestBranchAtBase has branches that are no pair: two at one commit, and one at the base.
+func TestBranchAtBase(t *testing.T) {
+	s := newSite(t)
+	base := s.write("main", "f", "0\n")
+	tip := s.write("a", "f", "1\n")
+	for branch, at := range map[string]gitd.Hash{"same": tip, "merged": base} {
+		if err := s.repo.Update(t.Context(), gitd.RefUpdate{Name: "refs/heads/" + branch, New: at}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// A branch that the reader does not see does not end the list.
+	s.write("hidden", "h", "1\n")
+	rep, _ := s.look(&Radar{}, Question{Sees: func(branch string) bool { return branch != "hidden" }})
+	if len(rep.Branches) != 2 || rep.Pairs != 2 || rep.Merged != 1 {
+		t.Errorf("%+v", rep)
+	}
+	// A branch is live until it is older than Age.
+	for after, want := range map[time.Duration]int{Age - 2*time.Minute: 3, Age - time.Minute: 3, Age: 1, Age + time.Second: 0} {
+		if rep, _ := s.look(&Radar{}, Question{Now: s.clock.Add(after)}); len(rep.Branches) != want {
+			t.Errorf("after %v there are %d live branches, want %d", after, len(rep.Branches), want)
+		}
+	}
+}
+
+// TestReportBounds lists as many conflicts, and files of each, as are possible, and counts the others.
+func TestReportBounds(t *testing.T) {
+	m := new(Radar).memory("app")
+	var pairs []pair
+	for i := range MaxConflicts + 3 {
+		p := pair{"a", fmt.Sprint("b", i), [2]gitd.Hash{"a", gitd.Hash(fmt.Sprint("b", i))}}
+		m.files[p.commits] = make([]gitd.CollidingFile, MaxFiles+i)
+		if i == 1 {
+			m.files[p.commits] = nil
+		}
+		pairs = append(pairs, p)
+	}
+	var rep Report
+	rep.addConflicts(pairs, m)
+	if len(rep.Conflicts) != MaxConflicts || rep.MoreConflicts != 2 {
+		t.Errorf("%d conflicts and %d more", len(rep.Conflicts), rep.MoreConflicts)
+	}
+	if a, b := rep.Conflicts[0], rep.Conflicts[1]; len(a.Files) != MaxFiles || a.More != 0 || len(b.Files) != MaxFiles || b.More != 2 || b.Other != "b2" {
+		t.Errorf("%d files and %d more, %d and %d more of %s", len(a.Files), a.More, len(b.Files), b.More, b.Other)
+	}
+}
+
+// TestForget keeps the results of tips, up to a bound.
+func TestForget(t *testing.T) {
+	fill := func(results, apart int) (*memory, []gitd.Tip) {
+		m, tips := new(Radar).memory("app"), []gitd.Tip{}
+		for i := range results {
+			h := gitd.Hash(fmt.Sprint(i))
+			tips = append(tips, gitd.Tip{Commit: h})
+			m.files[[2]gitd.Hash{"base", h}] = nil
+		}
+		for i := range apart {
+			m.apart[gitd.Hash(fmt.Sprint(i))] = true
+		}
+		return m, tips
+	}
+	m, tips := fill(4, 0)
+	if m.forget("base", tips[:3]); len(m.files) != 3 {
+		t.Errorf("%d results are kept, want those of three tips", len(m.files))
+	}
+	if m.forget("other", tips); len(m.files) != 0 {
+		t.Errorf("%d results are kept of a base that has moved", len(m.files))
+	}
+	for _, more := range []int{0, 1} {
+		m, tips := fill(maxKnown+more, 2*maxTips+more)
+		if m.forget("base", tips); (len(m.files) == 0) != (more == 1) || (len(m.apart) == 0) != (more == 1) {
+			t.Errorf("with %d more: %d results, %d tips", more, len(m.files), len(m.apart))
+		}
+	}
+}
+
 func TestBounds(t *testing.T) {
 	s := newSite(t)
 	s.write("main", "f", "0\n")

@@ -86,7 +86,7 @@ func TestLook(t *testing.T) {
 	head := put("refs/heads/"+e.Branch(), []gitd.Hash{p.At}, gitd.File{Path: "list", Content: []byte("1\n")},
 		gitd.File{Path: "image", Content: []byte("\x00\x01")})
 	run := record.Run{ID: RunID, Caller: e, Repo: repo.Name(), State: record.StateRunning, StartedAt: begun, Head: head,
-		Usage: &record.Usage{CostMicros: 70}}
+		Usage: &record.Usage{CostMicros: 70, InputTokens: 5, OutputTokens: 6}}
 	runs.runs = []record.Run{run, {ID: "sub", Caller: e, Repo: repo.Name(), Sub: true}, {ID: "other", Caller: e, Repo: "other"}}
 	if r := look(); r.Ended || r.Run != run.Name() || r.State != record.StateRunning || r.DurationMS != 0 {
 		t.Errorf("while it works: %+v", r)
@@ -122,7 +122,7 @@ func TestLook(t *testing.T) {
 	next.ID, next.StartedAt, next.EndedAt = "next", begun.Add(time.Minute), begun.Add(time.Minute+2*time.Second)
 	runs.runs = append(runs.runs, next)
 	runs.manifests[next.Name()] = m
-	if r := look(); r.DurationMS != 5000 || r.CostMicros != 140 || r.Run != next.Name() {
+	if r := look(); r.DurationMS != 5000 || r.CostMicros != 140 || r.Tokens != 22 || r.Run != next.Name() {
 		t.Errorf("after another run: %+v", r)
 	}
 	o := &Opinion{Of: e.ID() + "@" + string(head) + " " + p.Entries[1].Caller.ID() + "@ ", Words: "x"}
