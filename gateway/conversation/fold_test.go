@@ -255,6 +255,47 @@ func TestDeadQuestion(t *testing.T) {
 	}
 }
 
+// TestEnds has the state of a turn follow that of its run, unless the turn was over before.
+func TestEnds(t *testing.T) {
+	failed := func(reason record.Reason) func(*story) {
+		return func(s *story) {
+			s.open = 0
+			s.add(record.Event{Type: record.EventRunState, State: record.StateFailed, Reason: string(reason), Message: "why"})
+		}
+	}
+	for name, x := range map[string]struct {
+		over  bool
+		shell bool // the run has no agent
+		tell  func(*story)
+		want  State
+		kinds string
+	}{
+		"it fails":                       {false, false, failed(""), StateFailed, "prompt failure"},
+		"it fails after its turn":        {true, false, failed(""), StateDone, "prompt failure"},
+		"it is stopped":                  {false, false, failed(record.ReasonCancelled), StateStopped, "prompt failure"},
+		"it is stopped after its turn":   {true, false, failed(record.ReasonCancelled), StateStopped, "prompt failure"},
+		"it is complete":                 {false, false, (*story).end, StateDone, "prompt end"},
+		"a command fails":                {false, true, failed(""), StateFailed, "failure"},
+		"a command fails after its turn": {true, true, failed(""), StateFailed, "failure"},
+	} {
+		s := newStory("one", "do it")
+		if x.shell {
+			s.run.Kind, s.run.Agent = record.KindExec, nil
+		}
+		s.turn(1, 1)
+		if x.over {
+			s.endTurn(1, "", true)
+		}
+		x.tell(s)
+		turns := whole(t, s).Turns
+		last := turns[len(turns)-1]
+		got := kinds(last)
+		if last.State != x.want || !strings.HasSuffix(got, x.kinds[strings.LastIndexByte(x.kinds, ' ')+1:]) {
+			t.Errorf("%s: %s, %q, want %s", name, last.State, got, x.want)
+		}
+	}
+}
+
 // TestFollowed follows a story that is cut at random places, in live output too. The result is the one of the whole.
 func TestFollowed(t *testing.T) {
 	s := told("one")

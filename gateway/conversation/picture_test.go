@@ -105,6 +105,56 @@ func TestAttach(t *testing.T) {
 	}
 }
 
+// TestJPEGMarkers keeps markers without a length, drops fill bytes and the segments of applications, and refuses what is cut.
+func TestJPEGMarkers(t *testing.T) {
+	const head, tables, scan, end = "\xff\xd8", "\xff\xdb\x00\x04AB", "\xff\xda\x00\x03C" + "x\xff\x00y\xff\xd0z\xff\xd7", "\xff\xd9"
+	for name, x := range map[string]struct{ in, want string }{ // "" is refused
+		"as it is":               {head + tables + scan + end, head + tables + scan + end},
+		"a marker of its own":    {head + "\xff\x01" + tables + "\xff\xd3" + scan + end, head + "\xff\x01" + tables + "\xff\xd3" + scan + end},
+		"a fill byte":            {head + "\xff" + tables + scan + "\xff\xff\xd9", head + tables + scan + end},
+		"applications":           {head + "\xff\xe0\x00\x02\xff\xe1\x00\x03x\xff\xef\x00\x03x\xff\xfe\x00\x03x" + scan + end, head + "\xff\xe0\x00\x02" + scan + end},
+		"the colours of Adobe":   {head + "\xff\xee\x00\x07Adobe\xff\xee\x00\x07Other" + end, head + "\xff\xee\x00\x07Adobe" + end},
+		"something after it":     {head + tables + end + "secret", head + tables + end},
+		"two scans":              {head + scan + tables + scan + end, head + scan + tables + scan + end},
+		"an empty segment":       {head + "\xff\xdb\x00\x02" + end, head + "\xff\xdb\x00\x02" + end},
+		"a segment of one byte":  {head + "\xff\xdb\x00\x01" + end, ""},
+		"a segment that is cut":  {head + "\xff\xdb\x00\x05AB", ""},
+		"a length that is cut":   {head + "\xff\xdb\x00", ""},
+		"a marker that is cut":   {head + tables + "\xff", ""},
+		"no marker":              {head + tables + "x" + end, ""},
+		"no end":                 {head + tables, ""},
+		"a scan without its end": {head + scan, ""},
+		"a scan that is cut":     {head + scan + "\xff", ""},
+	} {
+		got, err := stripJPEG([]byte(x.in))
+		if string(got) != x.want || (err == nil) != (x.want != "") {
+			t.Errorf("%s: %q, %v, want %q", name, got, err, x.want)
+		}
+	}
+}
+
+// TestPNGChunks keeps the chunks of the picture, and refuses what is cut.
+func TestPNGChunks(t *testing.T) {
+	chunk := func(kind, data string) string {
+		return string(binary.BigEndian.AppendUint32(nil, uint32(len(data)))) + kind + data + "sum."
+	}
+	const head = "\x89PNG\r\n\x1a\n"
+	body, end := chunk("IHDR", "x")+chunk("IDAT", "data"), chunk("IEND", "")
+	for name, x := range map[string]struct{ in, want string }{
+		"as it is":         {head + body + end, head + body + end},
+		"words":            {head + chunk("tEXt", "secret") + body + chunk("eXIf", "secret") + end + "secret", head + body + end},
+		"no end":           {head + body, ""},
+		"an end too short": {head + body + end[:11], ""},
+		"a cut chunk":      {head + body + chunk("IDAT", "data")[:15], ""},
+		"nothing":          {head, ""},
+	} {
+		got, err := stripPNG([]byte(x.in))
+		if string(got) != x.want || (err == nil) != (x.want != "") {
+			t.Errorf("%s: %q, %v, want %q", name, got, err, x.want)
+		}
+	}
+}
+
 func FuzzAttach(f *testing.F) {
 	for _, content := range pictures(f) {
 		f.Add(content)
