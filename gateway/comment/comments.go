@@ -86,7 +86,7 @@ type Comments struct {
 	follower anchor.Follower
 	onChange atomic.Pointer[func(record.Caller)]
 
-	leaving sync.Mutex // guards left
+	leaving sync.Mutex     // guards left
 	left    map[string]int // the attempts to hear a comment of a pull request, see isLeft
 }
 
