@@ -91,7 +91,7 @@ func (w *world) open(name string) *member {
 	}
 	t.Cleanup(func() { _ = group.Close(context.Background()) })
 	git := &gitd.Server{Root: filepath.Join(dir, "repos"), KeyFile: filepath.Join(dir, "key.pem"), Log: log,
-		HostKeyFile: filepath.Join(w.dir, "host.pem"), AuthorizedKeys: filepath.Join(w.dir, "authorized_keys"),
+		HostKeyFile: filepath.Join(w.dir, "host.pem"), AuthorizedKeys: filepath.Join(w.dir, name+".keys"),
 		Duty: group.Check, Settle: group.Check, Claim: group.Claim, Dropped: group.Drop}
 	if err := git.Open(t.Context()); err != nil {
 		t.Fatal(err)
@@ -584,11 +584,13 @@ func TestSSH(t *testing.T) {
 		}
 	}
 	w := newWorld(t)
-	key, keys := filepath.Join(w.dir, "id"), filepath.Join(w.dir, "authorized_keys")
+	key := filepath.Join(w.dir, "id")
 	must(t, exec.Command("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "ada", "-f", key).Run())
 	public, err := os.ReadFile(key + ".pub")
 	must(t, err)
-	must(t, os.WriteFile(keys, public, 0o600))
+	for _, name := range []string{"ramus-0", "ramus-1"} {
+		must(t, os.WriteFile(filepath.Join(w.dir, name+".keys"), public, 0o600))
+	}
 	a, b := w.open("ramus-0"), w.open("ramus-1")
 	a.create("app")
 	b.knows("app", "ramus-0")
@@ -649,9 +651,7 @@ func TestSSH(t *testing.T) {
 	t.Logf("%d pushes by SSH during three moves", pushed)
 
 	// The owner looks for the key itself, and refuses one that it does not know.
-	strict := filepath.Join(w.dir, "none")
-	must(t, os.WriteFile(strict, nil, 0o600))
-	b.Git.AuthorizedKeys = strict
+	must(t, os.WriteFile(filepath.Join(w.dir, "ramus-1.keys"), nil, 0o600))
 	if out, err := git("ls-remote", url(a, "app")); err == nil {
 		t.Errorf("a key that the owner does not know: %s", out)
 	}
