@@ -240,6 +240,7 @@ func awaitSent(sent <-chan struct{}) {
 	}
 }
 
+// hostSigner returns the signer of the SSH host key.
 func (s *Server) hostSigner() (gossh.Signer, error) {
 	key, err := grant.LoadKey(s.HostKeyFile)
 	if err != nil {

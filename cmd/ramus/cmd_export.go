@@ -45,7 +45,7 @@ and its journal. The tag ramus/CALLER/export has a list of the contents and the 
 artifacts. "ramus import FILE" takes the file into another server.
 
 --link prints a link to the export of a run. It opens without a token until it expires,
-for whoever has it. --cast writes the commands of a run with their outputs as a
+for anybody who has it. --cast writes the commands of a run with their outputs as a
 recording of a terminal (asciicast v2). The recordings of terminals are in the file too.
 
 Work that has not ended is exported as far as it is committed, and the command says

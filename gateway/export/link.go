@@ -11,7 +11,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/route"
 )
 
-// Link is a link to the export of a run. It opens the file and nothing else, and whoever has it can read the branch
+// Link is a link to the export of a run. It opens the file and nothing else, and anybody with the link can read the branch
 // with its history. Pages show a link only to the person who makes it.
 type Link struct {
 	URL     string    `json:"url"`

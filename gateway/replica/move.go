@@ -15,6 +15,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -30,7 +31,7 @@ import (
 // A repository moves in five steps. Its owner copies it to the other replica while it is used. It holds new requests, waits
 // for the pushes at work, and copies the rest. It changes the assignment, which is the moment of the move and names the
 // copy. The other replica takes that copy into use, and the owner before passes the held requests on. Last, it discards its
-// own copy. Each process may be killed at each step. A move that was not finished is begun again by whoever wants it.
+// own copy. Each process may be killed at each step. Another call of Move repeats an unfinished move.
 
 const (
 	// drainWait bounds the wait for pushes at work. Those that take longer are refused when they end.
@@ -198,7 +199,7 @@ func (f *Front) move(ctx context.Context, name, to string, by gitd.Person) (m Mo
 		return m, err
 	}
 	defer open()
-	// What was done since the first copy.
+	// The second hand-over has the work since the first copy.
 	if err := f.Executor.HandOver(ctx, name, by); err != nil {
 		return m, err
 	}
@@ -283,12 +284,7 @@ func (f *Front) finish(repo, to, id string) {
 
 // isOwn reports whether every replica has a repository of that name.
 func (f *Front) isOwn(name string) bool {
-	for _, shared := range f.Group.Shared {
-		if name == shared {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(f.Group.Shared, name)
 }
 
 // fileName returns the name of a folder for a repository.
