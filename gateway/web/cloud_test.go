@@ -46,7 +46,7 @@ func TestCloudPages(t *testing.T) {
 			t.Errorf("%s: status %d: %s", path, status, body)
 		}
 	}
-	*w.who = route.Who{Subject: "reader", Repo: "*", Scopes: []string{"read"}}
+	w.become(route.Who{Subject: "reader", Repo: "*", Scopes: []string{"read"}})
 	if status, _, body := w.get("/nodes"); status != 200 || strings.Contains(body, id) {
 		t.Errorf("a reader: status %d: %s", status, body)
 	}

@@ -113,15 +113,15 @@ func TestCommentsWithoutScripts(t *testing.T) {
 	body = page("", `Send 3 comments`, "only you see it", "Why &lt;script&gt;", "code/x.go, lines 32 to 33")
 
 	// Another person does not see the drafts, and one who may only read has no form.
-	*w.who = route.Who{Subject: "bo", Repo: "*", Scopes: []string{gitd.ScopeWrite}, Write: []string{"refs/heads/*"}}
+	w.become(route.Who{Subject: "bo", Repo: "*", Scopes: []string{gitd.ScopeWrite}, Write: []string{"refs/heads/*"}})
 	if body := page(""); strings.Contains(body, "Why &lt;") {
 		t.Error("another person sees the draft")
 	}
-	*w.who = route.Who{Subject: "bo", Repo: "*", Scopes: []string{gitd.ScopeRead}}
+	w.become(route.Who{Subject: "bo", Repo: "*", Scopes: []string{gitd.ScopeRead}})
 	if body := page("?" + link[1]); strings.Contains(body, "line-form") || strings.Contains(body, "?c=f") {
 		t.Error("a reader can comment")
 	}
-	*w.who = ada
+	w.become(ada)
 
 	// A draft is changed and removed, and the others are sent. A second sending of the same drafts does nothing.
 	ids := regexp.MustCompile(`name="draft" value="([^"]+)"><div class="field"><label class="hide" for="d-[^"]+">Draft</label><textarea[^>]*>([^<]*)<`).FindAllStringSubmatch(body, -1)

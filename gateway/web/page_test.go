@@ -471,8 +471,8 @@ func TestTournamentOfCaller(t *testing.T) {
 	if strings.Contains(body, "elsewhere") {
 		t.Errorf("the page has the tournament of another caller: %s", body)
 	}
-	*w.who = route.Who{Subject: "bo", Repo: "app", Scopes: []string{gitd.ScopeRead}, Name: "Bo", Email: "bo@example.org",
-		Read: []string{"refs/heads/main", "refs/heads/ramus/run-brave-otter", "refs/heads/ramus/run-cup-1"}}
+	w.become(route.Who{Subject: "bo", Repo: "app", Scopes: []string{gitd.ScopeRead}, Name: "Bo", Email: "bo@example.org",
+		Read: []string{"refs/heads/main", "refs/heads/ramus/run-brave-otter", "refs/heads/ramus/run-cup-1"}})
 	if _, _, body := w.get("/workspaces/run-brave-otter"); strings.Contains(body, "cup") {
 		t.Errorf("somebody who does not see an entry sees the tournament: %s", body)
 	}

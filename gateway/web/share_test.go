@@ -156,7 +156,7 @@ func TestShare(t *testing.T) {
 	}
 
 	bo := route.Who{Subject: "bo", Repo: "*", Scopes: []string{gitd.ScopeRead}, Name: "Bo", Email: "bo@example.org"}
-	*w.who = bo
+	w.become(bo)
 	if status, _, body := w.get("/workspaces/run-brave-otter/share"); status != 200 || strings.Contains(body, "Make a link") {
 		t.Errorf("somebody who may only read can share: %d", status)
 	}
@@ -164,7 +164,7 @@ func TestShare(t *testing.T) {
 		t.Errorf("somebody else sees the links: %d", status)
 	}
 	bo.Scopes, bo.Write = []string{gitd.ScopeWrite}, []string{"refs/heads/*"}
-	*w.who = bo
+	w.become(bo)
 	if status, _, _ := w.post("/settings/links/"+id+"/revoke", url.Values{}); status != 404 {
 		t.Errorf("somebody else revokes a link: %d", status)
 	}
@@ -183,7 +183,7 @@ func TestShare(t *testing.T) {
 	if status, _, _ := w.post("/workspaces/run-brave-otter/share", url.Values{"days": {"1"}}); status != 403 {
 		t.Errorf("somebody else shares a private workspace: %d", status)
 	}
-	*w.who = ada
+	w.become(ada)
 	_, _, body = w.post("/workspaces/run-brave-otter/share", url.Values{"days": {"1"}})
 	own := html.UnescapeString(link(t, body, `<code class="token">http://[^/]+(/shared/[^<]+)<`))
 	if _, _, body := w.anybody(own); !strings.Contains(body, "shared by Ada, the owner of this private workspace") {
@@ -257,9 +257,9 @@ func TestShareMoment(t *testing.T) {
 // anybody gets a page without any credential.
 func (w *world) anybody(path string) (int, http.Header, string) {
 	w.t.Helper()
-	before := *w.who
-	*w.who = route.Who{}
-	defer func() { *w.who = before }()
+	before := w.who
+	w.become(route.Who{})
+	defer w.become(before)
 	return w.get(path)
 }
 

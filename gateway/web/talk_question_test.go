@@ -18,7 +18,7 @@ func TestAnswerOffered(t *testing.T) {
 	other.Subject = "github:2"
 	for _, may := range []bool{true, false} {
 		if !may {
-			*w.who = other
+			w.become(other)
 		}
 		status, _, body := w.get("/workspaces/run-calm-heron?pane=chat")
 		if status != 200 || !strings.Contains(body, "Only github:1 may answer.") {

@@ -147,6 +147,6 @@ func TestDrafts(t *testing.T) {
 	p.Eval(typed, nil)
 	other := ada
 	other.Subject, other.Name = "github:2", "Bo"
-	*w.who = other
+	w.become(other)
 	draft("")
 }

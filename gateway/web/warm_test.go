@@ -24,13 +24,13 @@ func TestWarm(t *testing.T) {
 			t.Errorf("%s answers %d", path, status)
 		}
 	}
-	*w.who = route.Who{Subject: "bo", Repo: "*", Scopes: []string{gitd.ScopeRead}, Name: "Bo", Email: "bo@example.org"}
+	w.become(route.Who{Subject: "bo", Repo: "*", Scopes: []string{gitd.ScopeRead}, Name: "Bo", Email: "bo@example.org"})
 	for path, form := range map[string]url.Values{"/workspaces/run-otter/warm": {}, "/workspaces/warm": {"repository": {"app"}}} {
 		if status, _, _ := w.post(path, form); status != 403 {
 			t.Errorf("%s answers a reader with %d", path, status)
 		}
 	}
-	*w.who = ada
+	w.become(ada)
 	if status, _, body := w.post("/workspaces/warm", url.Values{"repository": {"app"}}); status != 204 || body != "" {
 		t.Errorf("%d %s", status, body)
 	}

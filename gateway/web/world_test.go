@@ -46,16 +46,24 @@ var ada = route.Who{Subject: "github:1", Repo: "*", Scopes: []string{gitd.ScopeA
 
 // world is a server of pages without containers, so that runs fail at once.
 type world struct {
-	t      *testing.T
-	git    *gitd.Server
-	x      *executor.Executor
-	server *httptest.Server
-	who    *route.Who
-	mux    *route.Mux
-	table  []route.Route
-	api    *web.API
-	shared string       // a folder that containers see; empty if there are none
-	later  atomic.Int64 // nanoseconds by which the clock of the pages is ahead
+	t       *testing.T
+	git     *gitd.Server
+	x       *executor.Executor
+	server  *httptest.Server
+	who     route.Who
+	handler atomic.Pointer[http.Handler]
+	mux     *route.Mux
+	table   []route.Route
+	api     *web.API
+	shared  string       // a folder that containers see; empty if there are none
+	later   atomic.Int64 // nanoseconds by which the clock of the pages is ahead
+}
+
+// become has later requests come from who. Browsers may have requests at work.
+func (w *world) become(who route.Who) {
+	w.who = who
+	h := w.mux.Handler(w.table, &who)
+	w.handler.Store(&h)
 }
 
 // open opens a world whose requests come from who.
@@ -97,7 +105,7 @@ func openWith(t *testing.T, who route.Who, with func(*executor.Executor, *sandbo
 		Evidence: &evidence.API{Executor: x, Find: find, Links: signer, Now: time.Now},
 		Files:    &files.API{Executor: x, Workspaces: places, Git: git},
 		Live:     &live.API{Hub: &live.Hub{}, Watch: x}}
-	w := &world{t: t, git: git, x: x, who: &who, api: api}
+	w := &world{t: t, git: git, x: x, api: api}
 	api.Now = func() time.Time { return time.Now().Add(time.Duration(w.later.Load())) }
 	api.Machines = &workspace.Machines{Stats: x.Stats, Engine: "sandbox", Version: "v1", Workspaces: places, Now: time.Now}
 	api.Comments = comment.NewComments(x, &conversation.Talk{Executor: x, Find: find}, find, x.Bot, time.Now)
@@ -106,7 +114,10 @@ func openWith(t *testing.T, who route.Who, with func(*executor.Executor, *sandbo
 	}
 	mux := &route.Mux{Links: signer, Page: api.Problem, Log: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelError}))}
 	w.mux, w.table = mux, append(api.Routes(), (&workspace.API{Workspaces: places}).Routes()...)
-	w.server = httptest.NewUnstartedServer(mux.Handler(w.table, w.who))
+	w.become(who)
+	w.server = httptest.NewUnstartedServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		(*w.handler.Load()).ServeHTTP(rw, r)
+	}))
 	w.server.Listener = &cutter{Listener: w.server.Listener}
 	w.server.Start()
 	t.Cleanup(func() {
