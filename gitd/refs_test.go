@@ -425,6 +425,41 @@ func TestManyRefs(t *testing.T) {
 	t.Logf("Refs: %v", time.Since(start))
 }
 
+// TestLockOfTheSameTick opens a server as soon as a killed git has left a lock. The clock of the file system may show the
+// same time for both.
+func TestLockOfTheSameTick(t *testing.T) {
+	root := t.TempDir()
+	var tips []Hash
+	for i := range 10 {
+		s := &Server{Root: root}
+		if err := s.Open(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if i == 0 {
+			r, err := s.Create(t.Context(), "r")
+			if err != nil {
+				t.Fatal(err)
+			}
+			tips = append(tips, commit(t, r, "main", "One", "a", "1"), commit(t, r, "main", "Two", "a", "2"))
+		}
+		r, err := s.Repo("r")
+		if err == nil {
+			err = r.Update(t.Context(), RefUpdate{Name: "refs/heads/main", New: tips[i%2]})
+		}
+		if err != nil {
+			t.Error(err)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		// Some file systems give a file a finer time when its time was read before, which a new file's was not.
+		if err := os.Remove(filepath.Join(root, lockName)); err != nil {
+			t.Fatal(err)
+		}
+		write(t, filepath.Join(root, "r.git", "refs/heads/main.lock"), "")
+	}
+}
+
 // TestStaleLocks leaves locks like a power cut. A lock is removed once nobody can
 // hold it, and not before.
 func TestStaleLocks(t *testing.T) {

@@ -105,15 +105,16 @@ func (s *Server) openRoot(ctx context.Context) (err error) {
 
 // cleanRoot records the time and removes leftovers of an earlier server, none of whose children lives.
 func (s *Server) cleanRoot(lock *os.File) error {
-	// The write takes the time of the file system, whose clock is coarser.
-	if _, err := lock.WriteAt([]byte("held by a Git server of ramus\n"), 0); err != nil {
-		return fmt.Errorf("cannot open the repositories: %w", err)
+	now, err := touch(lock)
+	// A file that an earlier server left could have the same time, so the next tick of the clock is awaited.
+	for began, first := time.Now(), now; err == nil && now.Equal(first) && time.Since(began) < tickWait; {
+		time.Sleep(time.Millisecond)
+		now, err = touch(lock)
 	}
-	info, err := lock.Stat()
 	if err != nil {
 		return fmt.Errorf("cannot open the repositories: %w", err)
 	}
-	s.library.opened = info.ModTime()
+	s.library.opened = now
 
 	if err := os.RemoveAll(filepath.Join(s.Root, newFolder)); err != nil {
 		return fmt.Errorf("cannot remove unfinished repositories: %w", err)
@@ -122,6 +123,19 @@ func (s *Server) cleanRoot(lock *os.File) error {
 		return fmt.Errorf("cannot remove the answers that an earlier server kept: %w", err)
 	}
 	return nil
+}
+
+// touch writes to the lock, and returns the time of the write by the clock of the file system, which is coarser than that
+// of the system.
+func touch(lock *os.File) (time.Time, error) {
+	if _, err := lock.WriteAt([]byte("held by a Git server of ramus\n"), 0); err != nil {
+		return time.Time{}, err
+	}
+	info, err := lock.Stat()
+	if err != nil {
+		return time.Time{}, err
+	}
+	return info.ModTime(), nil
 }
 
 // closeRoot ends the kept processes and all other children.
@@ -142,6 +156,9 @@ func (s *Server) closeRoot() error {
 	}
 	return err
 }
+
+// tickWait bounds the wait for the next tick of a file system's clock. Most tick every 4 ms, and some each second.
+const tickWait = 2 * time.Second
 
 // The time that the children of a killed server get to end, and the pause between two checks.
 const (
