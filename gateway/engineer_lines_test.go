@@ -12,10 +12,85 @@ import (
 	"github.com/ramus-dev/ramus/gateway/comment"
 	"github.com/ramus-dev/ramus/gateway/conversation"
 	"github.com/ramus-dev/ramus/gateway/engineer"
+	"github.com/ramus-dev/ramus/gateway/forge"
 	"github.com/ramus-dev/ramus/gateway/lookup"
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gitd"
 )
+
+// conversational is a forge at which ramus neither begins threads on lines nor resolves them.
+type conversational struct{ forge.Forge }
+
+// TestLinesInConversation has comments on lines of a pull request at such a forge. Each is in the conversation, once, with its line.
+func TestLinesInConversation(t *testing.T) {
+	t.Parallel()
+	var comments *comment.Comments
+	k := openShopServing(t, nil, nil, func(k *shop, s *gateway.Server) {
+		find := &lookup.Lookup{Executor: s.Executor, Git: s.Git}
+		comments = comment.NewComments(s.Executor, &conversation.Talk{Executor: s.Executor, Find: find}, find, s.Executor.Bot, time.Now)
+		comments.Tasks, k.engineer.Lines, s.Comments = k.engineer, comments, comments
+		upstream := k.engineer.Upstream
+		k.engineer.Upstream = func(repo string) (gitd.Upstream, forge.Repo, bool) {
+			up, at, ok := upstream(repo)
+			at.Forge = conversational{at.Forge}
+			return up, at, ok
+		}
+		hook := s.Hooks["github"]
+		hook.Forge = conversational{hook.Forge}
+		s.Hooks["github"] = hook
+	})
+	task := k.raised("write made.txt made")
+	st, err := k.Executor.Named(task.Caller().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	work, err := comments.Of(t.Context(), route.Local, st, changes.Window{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sent, err := comments.Send(t.Context(), route.Local, work, comment.Sending{By: ada, Comments: []comment.New{
+		{Path: "made.txt", Line: 1, Text: "Please:\nrun echo here >>made.txt"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	task = k.worked(task.ID, 2)
+	k.reads(task.Branch, "made.txt", "made\nhere")
+	posted := func(text string) (n int) {
+		for _, body := range k.told(task.PRNumber) {
+			if strings.Contains(body, text) {
+				if n++; !strings.HasPrefix(body, "On made.txt, line 1:") {
+					t.Errorf("it does not name its line: %s", body)
+				}
+			}
+		}
+		return n
+	}
+	thread := func() comment.Thread {
+		t.Helper()
+		v, err := comments.Read(t.Context(), route.Local, work)
+		if err != nil || len(v.Threads) != 1 || v.At == nil || v.At.Pull != task.PRNumber || v.At.Lines || v.At.Resolves {
+			t.Fatalf("%+v %v", v, err)
+		}
+		return v.Threads[0]
+	}
+	k.until(task.ID, "the comment there", func(record.Task) bool {
+		return posted("echo here") == 1 && thread().Remarks[0].Outside != 0
+	})
+	if _, err := comments.Answer(t.Context(), work, sent.Threads[0], review.Remark{Kind: review.ByPerson, By: gitd.Person{Name: "Bo"}, Text: "Thank you."}); err != nil {
+		t.Fatal(err)
+	}
+	k.until(task.ID, "the answer there", func(t record.Task) bool { return posted("Thank you.") == 1 && t.Unposted == 0 })
+	if _, err := comments.Resolve(t.Context(), work, sent.Threads[0], gitd.Person{Name: "Bo"}, true, false); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := comments.Answer(t.Context(), work, sent.Threads[0], review.Remark{Kind: review.ByPerson, By: gitd.Person{Name: "Bo"}, Text: "Once more."}); err != nil {
+		t.Fatal(err)
+	}
+	k.until(task.ID, "one more answer", func(t record.Task) bool { return posted("Once more.") == 1 && t.Unposted == 0 })
+	if n := len(k.repo.Pull(task.PRNumber).Lines); n != 0 || posted("echo here") != 1 || posted("Thank you.") != 1 || len(thread().Remarks) < 3 {
+		t.Errorf("%d comments on lines, the thread here %+v", n, thread())
+	}
+}
 
 // TestEngineerLines has comments on lines of a pull request, there and here. Each is at both places, once.
 func TestEngineerLines(t *testing.T) {

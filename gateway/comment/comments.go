@@ -19,6 +19,7 @@ import (
 	"github.com/ramus-dev/ramus/executor/settings"
 	"github.com/ramus-dev/ramus/gateway/changes"
 	"github.com/ramus-dev/ramus/gateway/conversation"
+	"github.com/ramus-dev/ramus/gateway/forge"
 	"github.com/ramus-dev/ramus/gateway/lookup"
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gitd"
@@ -43,6 +44,7 @@ type Tasks interface {
 	Task(ctx context.Context, id string) (record.Task, error)
 	Say(ctx context.Context, id, key, text string, by gitd.Person) (record.Task, error)
 	LinesChanged(c record.Caller)
+	LinesAt(c record.Caller) (forge.LinesAt, bool)
 }
 
 // NewComments returns the comments of an executor, without drafts.
@@ -132,6 +134,8 @@ type View struct {
 	Threads []Thread       `json:"threads"`
 	Drafts  []Draft        `json:"drafts"`
 	Batches []review.Batch `json:"batches"`
+	// At is the pull request with the same comments. Nil means that there is none.
+	At *forge.LinesAt `json:"pull_request,omitempty"`
 }
 
 // Read returns the threads of a work, and the drafts of who.
@@ -142,6 +146,11 @@ func (c *Comments) Read(ctx context.Context, who route.Who, w Work) (View, error
 	}
 	v := View{Caller: w.Caller, Repo: w.Repo.Name(), Base: w.Base, Commit: w.Commit, Threads: []Thread{}, Drafts: []Draft{},
 		Batches: append([]review.Batch{}, r.Batches...)}
+	if c.Tasks != nil && w.Repo.Name() == w.Home {
+		if at, ok := c.Tasks.LinesAt(w.Caller); ok {
+			v.At = &at
+		}
+	}
 	heard := c.heardIn(ctx, r)
 	for _, t := range r.Threads {
 		p, err := c.follower.Find(ctx, w.Repo, t.Anchor, w.Ends)

@@ -461,18 +461,11 @@ func (e *Engineer) LinesChanged(c record.Caller) {
 	if !e.opened.Load() {
 		return
 	}
-	e.mu.Lock()
-	id := ""
-	for _, t := range e.tasks {
-		if t.Caller() == c && !t.Ended() && t.PRNumber != 0 {
-			id = t.ID
-		}
-	}
-	e.mu.Unlock()
-	if id == "" {
+	t, ok := e.inPull(c)
+	if !ok {
 		return
 	}
-	if j, err := e.wake(id, false); err == nil {
+	if j, err := e.wake(t.ID, false); err == nil {
 		j.news.Store(true)
 		j.awake()
 	}

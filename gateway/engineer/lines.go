@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/forge"
@@ -70,13 +71,13 @@ func (j *job) postLine(ctx context.Context, t record.Task, past history, at forg
 		able, can := at.Forge.(forge.LineCommenter)
 		switch {
 		case r.On.ID != 0:
-			c, err = at.Forge.Reply(ctx, at.Name, t.PRNumber, r.On, r.Body, m.Key)
+			c, err = answerAt(ctx, t, at, r, m.Key)
 		case can:
 			c, err = able.CommentLine(ctx, at.Name, t.PRNumber, r.On, r.Body, m.Key)
 		default:
 			err = forge.ErrRefused
 		}
-		if errors.Is(err, forge.ErrRefused) {
+		if errors.Is(err, forge.ErrRefused) || errors.Is(err, forge.ErrNotFound) {
 			place := fmt.Sprintf("On %s, line %d:\n\n", render.MarkdownText(r.On.Path, 300), r.On.Line)
 			c, err = at.Forge.Say(ctx, at.Name, t.PRNumber, place+r.Body, m.Key)
 		}
@@ -86,4 +87,44 @@ func (j *job) postLine(ctx context.Context, t record.Task, past history, at forg
 		return c.URL, err
 	}
 	return "", nil // a look has found it
+}
+
+// answerAt posts a remark in the thread of the comment that it answers. Returns [forge.ErrRefused] if that is in no thread on lines.
+func answerAt(ctx context.Context, t record.Task, at forge.Repo, r forge.Remark, mark string) (forge.Comment, error) {
+	all, err := at.Forge.Comments(ctx, at.Name, t.PRNumber)
+	if err != nil {
+		return forge.Comment{}, err
+	}
+	i := slices.IndexFunc(all, func(c forge.Comment) bool { return c.ID == r.On.ID })
+	if i < 0 || all[i].Issue {
+		return forge.Comment{}, fmt.Errorf("the comment %d is not on lines: %w", r.On.ID, forge.ErrRefused)
+	}
+	return at.Forge.Reply(ctx, at.Name, t.PRNumber, all[i], r.Body, mark)
+}
+
+// inPull returns the task of a caller that goes on and has a pull request.
+func (e *Engineer) inPull(c record.Caller) (record.Task, bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, t := range e.tasks {
+		if t.Caller() == c && !t.Ended() && t.PRNumber != 0 {
+			return t, true
+		}
+	}
+	return record.Task{}, false
+}
+
+// LinesAt says how the comments on lines of a caller's work are those of its pull request. Returns false if it has none.
+func (e *Engineer) LinesAt(c record.Caller) (forge.LinesAt, bool) {
+	t, ok := e.inPull(c)
+	if !ok || e.Lines == nil {
+		return forge.LinesAt{}, false
+	}
+	_, at, ok := e.upstream(t.Repo)
+	if !ok || at.Forge == nil {
+		return forge.LinesAt{}, false
+	}
+	_, lines := at.Forge.(forge.LineCommenter)
+	_, resolves := at.Forge.(forge.Resolver)
+	return forge.LinesAt{Pull: t.PRNumber, URL: t.PRURL, Forge: at.Forge.Title(), Lines: lines, Resolves: resolves}, true
 }

@@ -32,6 +32,17 @@ type Remark struct {
 	On Comment
 }
 
+// LinesAt says how the comments on lines of work are those of its pull request at a forge.
+type LinesAt struct {
+	Pull  int    `json:"pull"`
+	URL   string `json:"url,omitempty"`
+	Forge string `json:"forge"` // its name for people
+	// Lines is set if new threads begin at their lines there. Otherwise they are in the conversation.
+	Lines bool `json:"lines"`
+	// Resolves is set if a thread that is resolved at one place is so at the other.
+	Resolves bool `json:"resolves"`
+}
+
 // Thread is a thread on a line of a pull request.
 type Thread struct {
 	ID       string
