@@ -2,7 +2,9 @@ package timeline
 
 import (
 	"context"
+	"errors"
 	"slices"
+	"sort"
 	"sync"
 
 	"github.com/ramus-dev/ramus/executor/record"
@@ -44,6 +46,8 @@ type Mark struct {
 	Lane bool
 	// Picture is the first one of the tick. It is empty if there is none.
 	Picture string
+	// CostMicros is that of the tick.
+	CostMicros int64
 }
 
 // Overview has all ticks of a timeline, the oldest first.
@@ -61,6 +65,37 @@ func (o Overview) States() string {
 		b[i] = byte(m.State)
 	}
 	return string(b)
+}
+
+// Spent returns the cost of the ticks up to a place, in millionths of the unit of the configured prices.
+func (o Overview) Spent(at int) (micros int64) {
+	for _, m := range o[:at+1] {
+		micros += m.CostMicros
+	}
+	return micros
+}
+
+// FindCommit returns the place of the first tick whose files have a commit in their history, and -1 if there is none.
+func (o Overview) FindCommit(ctx context.Context, repo *gitd.Repo, commit gitd.Hash) (int, error) {
+	if at := slices.IndexFunc(o, func(m Mark) bool { return m.Commit == commit }); at >= 0 {
+		return at, nil
+	}
+	var changed []int
+	for i, m := range o {
+		if m.Commit != "" {
+			changed = append(changed, i)
+		}
+	}
+	var failed error
+	at := sort.Search(len(changed), func(i int) bool {
+		has, err := repo.Descends(ctx, o[changed[i]].Commit, commit)
+		failed = errors.Join(failed, err)
+		return has
+	})
+	if failed != nil || at == len(changed) {
+		return -1, failed
+	}
+	return changed[at], nil
 }
 
 // Lanes returns the places at which lanes begin.
@@ -144,7 +179,7 @@ func (l *Timelines) marks(r *reader, at int) ([]runMark, error) {
 	}
 	list := make([]runMark, 0, len(ticks))
 	for _, t := range ticks {
-		m := runMark{Mark: Mark{ID: t.ID, State: t.State()}, prompt: t.Prompt != "", by: t.By}
+		m := runMark{Mark: Mark{ID: t.ID, State: t.State(), CostMicros: t.CostMicros}, prompt: t.Prompt != "", by: t.By}
 		if t.Changed {
 			m.Commit = t.Head
 		}

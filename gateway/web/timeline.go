@@ -145,8 +145,8 @@ func (api *API) timelines() *timeline.Timelines {
 	return &timeline.Timelines{Journals: api.Executor, Memory: &api.ticks}
 }
 
-// timelinePage shows the commands of a workspace, and one of them with its files. The parameter at is the id of the tick, and n its place from 1.
-// The parameter pin is the id of a tick to compare with, and vs names the other side of the comparison.
+// timelinePage shows the commands of a workspace, and one of them with its files. The parameter at is the id of the tick or a commit, and n
+// its place from 1. The parameter pin is the id of a tick to compare with, and vs names the other side of the comparison.
 func (api *API) timelinePage(c *route.Call) (*Page, error) {
 	ctx, q := c.R.Context(), c.R.URL.Query()
 	s, st, err := api.Workspaces.Named(ctx, c.Who, c.R.PathValue("workspace"))
@@ -165,7 +165,7 @@ func (api *API) timelinePage(c *route.Call) (*Page, error) {
 	if len(all) == 0 {
 		return p, nil
 	}
-	place, err := placeOf(all, q.Get("at"), q.Get("n"))
+	place, err := api.placeOf(ctx, s.Repository, all, q.Get("at"), q.Get("n"))
 	if err != nil {
 		return nil, err
 	}
@@ -192,13 +192,24 @@ func (api *API) timelinePage(c *route.Call) (*Page, error) {
 		p.Refresh = 10
 	}
 	d.Now = &tickShown{tickRow: d.rowOf(t), ID: t.ID}
+	if spent := all.Spent(place); spent > 0 {
+		d.Now.Spent = cost(spent)
+	}
 	return p, api.showTick(c, d, t, strings.Trim(q.Get("path"), "/"))
 }
 
-// placeOf returns the place of the tick with an id or a number. Without both it is the last one.
-func placeOf(all timeline.Overview, id, number string) (int, error) {
+// placeOf returns the place of the tick with an id or a number, or of the first one that has a commit. Without them it is the last one.
+func (api *API) placeOf(ctx context.Context, repo string, all timeline.Overview, id, number string) (int, error) {
 	place := len(all) - 1
 	switch {
+	case gitd.CheckHash(gitd.Hash(id)) == nil:
+		r, err := api.Git.Repo(repo)
+		if err != nil {
+			return 0, err
+		}
+		if place, err = all.FindCommit(ctx, r, gitd.Hash(id)); err != nil && !errors.Is(err, gitd.ErrNotFound) {
+			return 0, err
+		}
 	case id != "":
 		place = all.Find(id)
 	case number != "":
@@ -411,10 +422,7 @@ func (api *API) showTick(c *route.Call, page *timelineData, t *timeline.Tick, fo
 func (api *API) showRun(ctx context.Context, page *timelineData, t *timeline.Tick, r record.Run) {
 	d := page.Now
 	if r.Ended() {
-		if v := api.verdictOf(ctx, r); v != "" && v != record.VerdictNone {
-			b := verdictBadge(v)
-			d.Verdict = &b
-		}
+		d.Verdict = api.verdictAt(ctx, r, "")
 		for i, name := range t.Pictures {
 			shown := tickPicture{Href: api.pictureHref(r, name), Name: render.OneLine(path.Base(path.Dir(name)), 200)}
 			if before := t.Before[i]; before != "" {
@@ -425,9 +433,6 @@ func (api *API) showRun(ctx context.Context, page *timelineData, t *timeline.Tic
 		if t.Changed && len(r.With) == 0 {
 			d.Picked = r.Base
 		}
-	}
-	if r.Usage != nil && r.Usage.CostMicros > 0 {
-		d.Spent = cost(r.Usage.CostMicros)
 	}
 	d.Restart = restartText(t, r)
 }
