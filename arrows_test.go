@@ -241,7 +241,7 @@ var inside = map[string][]string{
 	"gateway/web": {"executor", "executor/acp", "executor/anchor", "executor/bisect", "executor/nodes", "executor/provenance", "executor/quota", "executor/radar", "executor/record", "executor/review", "executor/search",
 		"executor/secret", "executor/tournament", "executor/transfer", "executor/trial", "executor/upstream", "gateway/changes", "gateway/comment",
 		"gateway/conversation", "gateway/credential", "gateway/diff", "gateway/engineer", "gateway/evidence",
-		"gateway/export", "gateway/files", "gateway/links", "gateway/live", "gateway/lookup", "gateway/markup", "gateway/page",
+		"gateway/export", "gateway/files", "gateway/forge", "gateway/links", "gateway/live", "gateway/lookup", "gateway/markup", "gateway/page",
 		"gateway/past", "gateway/render", "gateway/route", "gateway/seen", "gateway/share", "gateway/timeline", "gateway/token",
 		"gateway/workspace", "gitd"},
 	"gateway/workspace": {"executor", "executor/record", "gateway/lookup", "gateway/route", "gitd"},

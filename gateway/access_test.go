@@ -279,6 +279,7 @@ var expected = map[string]row{
 	"GET /repos":                                             {accessPage, "page", "/repos", ""},
 	"POST /repos":                                            {accessForm, "form", "/repos", ""},
 	"GET /workspaces/{workspace}/runs/{run}/output":          {accessPage, "page", "/workspaces/run-subject/runs/RUN/output", ""},
+	"GET /workspaces/{workspace}/runs/{run}/output/file":     {accessPage, "page", "/workspaces/run-subject/runs/RUN/output/file?step=x&stream=stdout", ""},
 	"GET /search":                                            {accessPage, "page", "/search?q=subject", ""},
 	"GET /repos/{repo}/files":                                {accessPage, "page", "/repos/team%2Fapp/files", ""},
 	"GET /repos/{repo}/log":                                  {accessPage, "page", "/repos/team%2Fapp/log", ""},

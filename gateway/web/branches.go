@@ -193,15 +193,7 @@ func (api *API) branchRow(c *route.Call, r *gitd.Repo, b gitd.Branch, base strin
 	row.Workspace = workspacePath(run.Caller.Slug())
 	state := runBadge(run)
 	row.State = &state
-	if run.Ended() {
-		if v := api.verdictOf(c.R.Context(), run); v != "" && v != record.VerdictNone {
-			verdict := verdictBadge(v)
-			if run.Head != "" && run.Head != b.Commit {
-				verdict = Badge{verdict.Text + ", before the last commits", ""}
-			}
-			row.Verdict = &verdict
-		}
-	}
+	row.Verdict = api.verdictAt(c.R.Context(), run, b.Commit)
 	return row, nil
 }
 

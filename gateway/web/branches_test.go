@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/gateway/web"
+	"github.com/ramus-dev/ramus/gateway/web/webtest"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
@@ -117,34 +119,95 @@ func TestBranchPages(t *testing.T) {
 	}
 	w.expect("/repos/app/radar?one=topic&other=ramus/run-otter", "merge now")
 	if !testing.Short() {
-		w.lookAt("/repos/app/branches", "/repos/app/radar", strings.ReplaceAll(shown, "&amp;", "&"), "/repos/app")
+		w.lookAt("/repos/app/branches", "/repos/app/branches?kind=others&skip=60", "/repos/app/radar",
+			strings.ReplaceAll(shown, "&amp;", "&"), "/repos/app/radar?one=topic&other=ramus/run-otter", "/repos/app/radar?of=topic", "/repos/app")
+		w.repositoryByKeyboard()
+	}
+}
+
+// repositoryByKeyboard goes through all pages of a repository with Tab, Enter and keys alone, from the list to an agent that hears of a
+// conflict. The focus is visible on all ways.
+func (w *world) repositoryByKeyboard() {
+	w.t.Helper()
+	p := webtest.Start(w.t).Open(nil)
+	p.Look(1440, 900, "light")
+	p.Focused()
+	for range 6 {
+		w.base("By & Co")
+	}
+	enter := func(selector, path, holds string) {
+		w.t.Helper()
+		p.Follow(func() {
+			p.TabTo(selector)
+			p.Press("Enter")
+		})
+		if !p.Holds(`location.pathname === ` + webtest.Quote(path) + ` && !!(` + holds + `)`) {
+			var at string
+			p.Eval(`location.href + ' ' + document.body.innerText`, &at)
+			w.t.Fatalf("%s does not lead to %s with %s, but to %s", selector, path, holds, at)
+		}
+	}
+	const has = `document.querySelector('main').innerText.includes`
+	p.Go(w.server.URL + "/repos")
+	enter(`main a[href="/repos/app"]`, "/repos/app", `document.querySelector('main h1').innerText === 'app'`)
+	enter(`a[href="/repos/app/bases"]`, "/repos/app/bases", has+`('Signature holds')`)
+	enter(`main td a[href*="/files?at="]`, "/repos/app/files", has+`('README')`)
+	enter(`.files-list a[href*="path=README"]`, "/repos/app/files", `document.querySelector('#L1').innerText.includes('hello')`)
+	enter(`a[href*="why=1"]`, "/repos/app/files", `document.querySelector('.cause')`)
+	enter(`main .acts a[href*="/log"]`, "/repos/app/log", has+`('Begin')`)
+	enter(`.row-link[href*="/files?"]`, "/repos/app/files", `document.querySelector('#L1')`)
+	enter(`.crumb a[href="/repos/app"]`, "/repos/app", `true`)
+	enter(`main a[href="/repos/app/branches"]`, "/repos/app/branches", has+`('many/')`)
+	p.Follow(func() { p.Press("]") })
+	if !p.Holds(`location.search.includes('skip=30')`) {
+		w.t.Error("the key ] does not lead to older branches")
+	}
+	enter(`.tabs a[href*="kind=workspaces"]`, "/repos/app/branches", has+`('run-heron')`)
+	enter(`td a[href*="radar?of=ramus%2Frun-otter"]`, "/repos/app/radar", `document.querySelector('.matrix .hit')`)
+	enter(`main .acts a[href="/repos/app/radar"]`, "/repos/app/radar", has+`('live branches')`)
+	enter(`.matrix .hit a`, "/repos/app/radar", `document.querySelector('#conflict .clash')`)
+	enter(`#conflict form button`, "/repos/app/radar", has+`('Its agent was told')`)
+	w.settle("otter")
+	if faults := p.Faults(); len(faults) > 0 {
+		w.t.Error(faults)
+	}
+}
+
+// base keeps a manifest of the base of app, refreshed by a person.
+func (w *world) base(by string) {
+	w.t.Helper()
+	r, err := w.git.Repo("app")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	head, err := r.Resolve(w.t.Context(), "refs/heads/main")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.bases++
+	b := gitd.Base{Branch: "main", Commit: head, Head: head, Environment: "prod <b>", Lockfiles: map[string]string{},
+		Time: time.Unix(1_700_000_000+int64(w.bases), 0)}
+	if _, err := r.PutBase(w.t.Context(), b, gitd.Person{Name: by, Email: "bo@example.org"}); err != nil {
+		w.t.Fatal(err)
 	}
 }
 
 // TestBasesPage shows the manifests of a base, with their persons and their signatures.
 func TestBasesPage(t *testing.T) {
-	w := open(t, ada, nil)
+	w := open(t, ada, func(api *web.API) { api.Assets = built(t) })
 	w.repo("app")
 	w.expect("/repos/app/bases", "No manifests yet")
-	r, err := w.git.Repo("app")
-	if err != nil {
-		t.Fatal(err)
-	}
-	head, err := r.Resolve(t.Context(), "refs/heads/main")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := range 32 {
-		b := gitd.Base{Branch: "main", Commit: head, Head: head, Environment: "prod <b>", Lockfiles: map[string]string{},
-			Time: time.Unix(1_700_000_000+int64(i), 0)}
-		if _, err := r.PutBase(t.Context(), b, gitd.Person{Name: "Bo & Co", Email: "bo@example.org"}); err != nil {
-			t.Fatal(err)
-		}
+	for range 32 {
+		w.base("Bo & Co")
 	}
 	w.expect("/repos/app", "Signature holds", "Bo &amp; Co", `href="/repos/app/bases"`, "git clone http://", "vscode://vscode.git/clone?url=http")
-	body := w.expect("/repos/app/bases", "prod &lt;b&gt;", "refs/ramus/bases/20231114", "ssh-keygen -Y verify", string(head[:10]))
+	body := w.expect("/repos/app/bases", "prod &lt;b&gt;", "refs/ramus/bases/20231114", "ssh-keygen -Y verify", "main")
 	if n := strings.Count(body, "Signature holds"); n != 30 {
 		t.Errorf("%d rows", n)
 	}
-	w.expect(link(t, body, `rel="next" href="([^"]+)"`), "Newest")
+	older := link(t, body, `rel="next" href="([^"]+)"`)
+	w.expect(older, "Newest")
+	if !testing.Short() {
+		w.lookAt("/repos/app/bases", older)
+	}
 }

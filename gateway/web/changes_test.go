@@ -156,6 +156,23 @@ func TestChanges(t *testing.T) {
 	}
 }
 
+// TestColoursOfPart shows a part of a file that begins in the middle of a comment. Its colours are those of the whole file.
+func TestColoursOfPart(t *testing.T) {
+	w := open(t, ada, nil)
+	w.repo("app")
+	w.run("otter", record.Request{Command: &record.Command{Shell: "true"}})
+	text := "package doc\n\n/*\n" + strings.Repeat("if x := `1`\n", 90) + "*/\nvar a = 1\n"
+	old := w.commit(otter, []gitd.File{{Path: "doc.go", Content: []byte(text)}})
+	fresh := w.commit(otter, []gitd.File{{Path: "doc.go", Content: []byte(strings.Replace(text, "*/", "and more\n*/", 1))}})
+	for _, query := range []string{"", "&context=20", "&context=20&view=split"} {
+		_, _, body := w.get(fmt.Sprintf("/workspaces/run-otter/changes?file=doc.go&a=%s&b=%s%s", old, fresh, query))
+		if n := strings.Count(body, `<span class="cm">if x := `); n < 3 || strings.Contains(body, `<span class="k">if`) ||
+			!strings.Contains(body, `<span class="kd">var</span>`) {
+			t.Errorf("%s: %d lines of the comment: %s", query, n, body)
+		}
+	}
+}
+
 // TestViewed marks a file as viewed. The mark goes with the next change of the file, and the page shows what is new since the last look.
 func TestViewed(t *testing.T) {
 	w := reviewed(t)
@@ -265,6 +282,8 @@ func TestChangesAccessible(t *testing.T) {
 		{"n", `document.activeElement.closest('.l').matches('.add, .del')`},
 		{"p", `document.activeElement.closest('.l, .dfile')`},
 		{"k", `document.activeElement.closest('.dfile')`},
+		{"f", `document.activeElement.matches('.dlist summary')`},
+		{"?", `document.activeElement.matches('.keys[open] summary')`},
 	} {
 		p.Press(x.key)
 		p.Wait("!!(" + x.holds + ")")

@@ -17,6 +17,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/comment"
 	"github.com/ramus-dev/ramus/gateway/conversation"
 	"github.com/ramus-dev/ramus/gateway/diff"
+	"github.com/ramus-dev/ramus/gateway/forge"
 	"github.com/ramus-dev/ramus/gateway/markup"
 	"github.com/ramus-dev/ramus/gateway/render"
 	"github.com/ramus-dev/ramus/gateway/route"
@@ -41,6 +42,7 @@ type commentsData struct {
 	// Query, In, Base and Commit are fields of all forms.
 	Query, In, Base, Commit string
 	Open                    int
+	At                      *forge.LinesAt // the pull request with the same comments; nil if there is none
 	// List are all threads and drafts that the page names. More is the number of the others.
 	List []*threadRow
 	More int
@@ -116,7 +118,7 @@ func (api *API) comments(c *route.Call, p *Page, d *changesData, v changesView, 
 	if err != nil {
 		return err
 	}
-	x := &commentsData{May: d.may, Path: d.Path + "/review/", Query: d.Query, In: v.In, Base: string(w.Base), Commit: string(w.Commit), Open: view.Open,
+	x := &commentsData{May: d.may, Path: d.Path + "/review/", Query: d.Query, In: v.In, Base: string(w.Base), Commit: string(w.Commit), Open: view.Open, At: view.At,
 		Keeps: api.Comments.Drafts != nil}
 	d.Comments = x
 	if x.May && x.Keeps {
@@ -283,7 +285,8 @@ func (api *API) threadRow(c *route.Call, x *commentsData, t *comment.Thread, d *
 		r.Note = "the lines are gone, or cannot be told from others"
 	}
 	if p.In != "" {
-		r.Commit, r.CommitAt = p.In[:min(len(p.In), 10)], d.Path+"/timeline?"+url.Values{"at": {p.In}}.Encode()
+		r.Commit = p.In[:min(len(p.In), 10)]
+		r.CommitAt = changesView{at: d.Path + "/changes", Window: changes.Window{In: x.In, From: string(a.At()), To: p.In}}.href()
 	}
 	if !p.Fits() {
 		for i, l := range t.Excerpt {

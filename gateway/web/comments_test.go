@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"html"
 	"net/url"
 	"os"
 	"regexp"
@@ -18,6 +19,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/changes"
 	"github.com/ramus-dev/ramus/gateway/comment"
 	"github.com/ramus-dev/ramus/gateway/conversation"
+	"github.com/ramus-dev/ramus/gateway/forge"
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gateway/web"
 	"github.com/ramus-dev/ramus/gateway/web/webtest"
@@ -158,7 +160,11 @@ func TestCommentsWithoutScripts(t *testing.T) {
 	}
 	code := strings.Replace("package code\n\n"+numbers(0, 60), `var x30 = "30"`, `var x30 = "XXX"`, 1)
 	changed := w.commit(otter, []gitd.File{{Path: "code/x.go", Content: []byte(code)}})
-	page("", "the lines were changed", string(changed)[:10], "What changed since", "does not fit any more", "The lines as they were", `class="badge warn">touched`)
+	touched := page("", "the lines were changed", string(changed)[:10], "What changed since", "does not fit any more", "The lines as they were", `class="badge warn">touched`)
+	at = regexp.MustCompile(`href="([^"]+)"><code>` + string(changed)[:10]).FindStringSubmatch(touched)[1]
+	if status, _, body := w.get(html.UnescapeString(at)); status != 200 || !strings.Contains(body, "XXX") {
+		t.Errorf("%s answers %d: %s", at, status, body)
+	}
 	status, _, body := w.post(otterPath+"/review/take", url.Values{"thread": {thread.ID}, "remark": {remark}, "suggestion": {"0"}})
 	if status != 409 || !strings.Contains(body, "were changed in commit "+string(changed)[:10]) {
 		t.Errorf("status %d: %s", status, body)
@@ -176,7 +182,29 @@ func TestCommentsWithoutScripts(t *testing.T) {
 	post("reopen", url.Values{"thread": {thread.ID}}, 303)
 	page("", "2 open threads")
 	post("resolve", url.Values{"thread": {"none"}}, 404)
+
+	// The page says what the forge of a pull request gets.
+	comments.Tasks = pulled{at: forge.LinesAt{Pull: 12, URL: "https://forge.example.org/12", Forge: "<b>Forge"}}
+	page("", "&lt;b&gt;Forge gets new comments in the conversation of", `href="https://forge.example.org/12"`, "which threads are resolved")
+	comments.Tasks = pulled{at: forge.LinesAt{Pull: 12, Forge: "GitHub", Lines: true, Resolves: true}}
+	if body := page("", "The same threads are in"); strings.Contains(body, "which threads are resolved") {
+		t.Error("the page says that GitHub does not get which threads are resolved")
+	}
 }
+
+// pulled has work in a pull request.
+type pulled struct {
+	comment.Tasks
+	at forge.LinesAt
+}
+
+func (pulled) Task(context.Context, string) (record.Task, error) {
+	return record.Task{}, record.ErrNotFound
+}
+
+func (pulled) LinesChanged(record.Caller) {}
+
+func (p pulled) LinesAt(record.Caller) (forge.LinesAt, bool) { return p.at, true }
 
 // TestSuggestion takes a suggestion, which becomes a commit of the person.
 func TestSuggestion(t *testing.T) {

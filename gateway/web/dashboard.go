@@ -205,6 +205,22 @@ func (api *API) verdictOf(ctx context.Context, r record.Run) record.Verdict {
 	return m.Verdict
 }
 
+// verdictAt returns the badge of the verdict of a run, for a branch whose last commit is tip. Returns nil if there is no verdict.
+func (api *API) verdictAt(ctx context.Context, r record.Run, tip gitd.Hash) *Badge {
+	if !r.Ended() {
+		return nil
+	}
+	v := api.verdictOf(ctx, r)
+	if v == "" || v == record.VerdictNone {
+		return nil
+	}
+	b := verdictBadge(v)
+	if r.Head != "" && tip != "" && r.Head != tip {
+		b = Badge{b.Text + ", before the last commits", ""}
+	}
+	return &b
+}
+
 // repoNames returns the repositories that a person sees.
 func (api *API) repoNames(ctx context.Context, who route.Who) ([]string, error) {
 	repos, err := api.Git.Repos(ctx)

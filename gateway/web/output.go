@@ -1,6 +1,7 @@
 package web
 
 import (
+	"context"
 	"html/template"
 	"io"
 	"net/url"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/markup"
+	"github.com/ramus-dev/ramus/gateway/page"
 	"github.com/ramus-dev/ramus/gateway/render"
 	"github.com/ramus-dev/ramus/gateway/route"
 )
@@ -118,7 +120,7 @@ func (api *API) outputPage(c *route.Call) (*Page, error) {
 		other = "stdout"
 	}
 	d.Other = outputPath(r, d.StepName, other, 0)
-	d.Whole = "/api/runs/" + url.PathEscape(r.Name()) + "/output/" + url.PathEscape(d.StepName) + "/" + d.Stream
+	d.Whole = d.Path + "/file?" + url.Values{"step": {d.StepName}, "stream": {d.Stream}}.Encode()
 	opened, err := api.Executor.Output(c.R.Context(), r.Name(), d.StepName, d.Stream)
 	if err != nil {
 		return nil, err
@@ -131,7 +133,7 @@ func (api *API) outputPage(c *route.Call) (*Page, error) {
 	if err := api.showLines(d, out, q); err != nil {
 		return nil, err
 	}
-	if err := d.find(out, q); err != nil {
+	if err := d.find(c.R.Context(), out, q); err != nil {
 		return nil, err
 	}
 	p := &Page{Title: d.Step + " of " + d.Title, Nav: "workspaces", Template: "output", Data: d}
@@ -139,6 +141,26 @@ func (api *API) outputPage(c *route.Call) (*Page, error) {
 		p.Refresh = 10
 	}
 	return p, nil
+}
+
+// sendOutput sends the whole output of a step as a file.
+func (api *API) sendOutput(c *route.Call) error {
+	_, r, err := api.namedRun(c)
+	if err != nil {
+		return err
+	}
+	step, stream := c.R.URL.Query().Get("step"), c.R.URL.Query().Get("stream")
+	out, err := api.Executor.Output(c.R.Context(), r.Name(), step, stream)
+	if err != nil {
+		return err
+	}
+	defer out.Close()
+	page.MarkPrivate(c.W.Header())
+	c.MarkAttachment(step + "." + stream)
+	if _, err := io.Copy(c.W, out); err != nil {
+		return c.CutShort(err)
+	}
+	return nil
 }
 
 // showLines fills in the lines that the parameters name.
@@ -155,18 +177,15 @@ func (api *API) showLines(d *outputData, out io.ReadSeeker, q url.Values) (err e
 	if err != nil {
 		return err
 	}
-	if from == 0 {
-		if q.Get("line") == "last" {
-			from = maxOutputLine
-		} else if d.Shown, err = lineNumber(q, "line"); err != nil {
-			return err
-		} else {
-			from = max(1, d.Shown-linesBefore)
+	if from == 0 { // the page is full, if there are enough lines
+		from = maxOutputLine
+		if q.Get("line") != "last" {
+			if d.Shown, err = lineNumber(q, "line"); err != nil {
+				return err
+			}
+			from = d.Shown - linesBefore
 		}
-	}
-	from = max(1, min(from, d.Total-shownLines+1))
-	if exact, _ := lineNumber(q, "from"); exact > 0 {
-		from = exact // the lines after it may be few
+		from = max(1, min(from, d.Total-shownLines+1))
 	}
 	if to == 0 || to > from+shownLines-1 {
 		to = from + shownLines - 1
@@ -241,7 +260,7 @@ func (d *outputData) setParts(p outputPart) {
 }
 
 // find fills in the lines with the words of the parameter q.
-func (d *outputData) find(out io.ReadSeeker, q url.Values) error {
+func (d *outputData) find(ctx context.Context, out io.ReadSeeker, q url.Values) error {
 	if d.Query == "" {
 		return nil
 	}
@@ -261,7 +280,7 @@ func (d *outputData) find(out io.ReadSeeker, q url.Values) error {
 		v.Set("q", d.Query)
 		return d.Path + "?" + v.Encode()
 	}
-	return findIn(out, d.Query, after, func(number int64, line []byte) bool {
+	return findIn(ctx, out, d.Query, after, func(number int64, line []byte) bool {
 		if len(d.Found) == maxFound {
 			v := url.Values{"after": {itoa(d.Found[maxFound-1].Number)}}
 			d.More = with(v)

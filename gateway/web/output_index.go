@@ -3,6 +3,7 @@ package web
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"slices"
@@ -36,7 +37,7 @@ type outputIndex struct {
 	groups  []outputGroup
 }
 
-// outputGroup has the lines between a mark that begins it and one that ends it. Its name is clean.
+// outputGroup has the lines between a mark that begins it and one that ends it. Its name is as it was printed.
 type outputGroup struct {
 	Name string
 	// First is the line of the mark, and Last the last line. Last is 0 while the group is open.
@@ -242,10 +243,10 @@ type foundIn struct {
 	Text   []piece
 }
 
-// findIn calls see with the lines that have a text after a line, without regard to the case of ASCII letters, until see returns false. Of a very long line
-// only the begin counts.
-func findIn(out io.Reader, words string, after int64, see func(number int64, line []byte) bool) error {
-	in, want := bufio.NewReaderSize(out, 256<<10), bytes.ToLower([]byte(words))
+// findIn calls see with the lines that have a text after a line, without regard to the case of ASCII letters, until see returns false or ctx
+// ends. Of a very long line only the begin counts.
+func findIn(ctx context.Context, out io.Reader, words string, after int64, see func(number int64, line []byte) bool) error {
+	in, want := bufio.NewReaderSize(out, 256<<10), lowerASCII(nil, []byte(words))
 	var lower []byte
 	number := int64(0)
 	for begins := true; ; {
@@ -254,13 +255,11 @@ func findIn(out io.Reader, words string, after int64, see func(number int64, lin
 			return err
 		}
 		if begins && len(part) > 0 {
+			if number%indexedLines == 0 && ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
 			if number++; number > after {
-				lower = append(lower[:0], part...)
-				for i, c := range lower {
-					if 'A' <= c && c <= 'Z' {
-						lower[i] = c + 'a' - 'A'
-					}
-				}
+				lower = lowerASCII(lower[:0], part)
 				if bytes.Contains(lower, want) && !see(number, part) {
 					return nil
 				}
@@ -271,4 +270,16 @@ func findIn(out io.Reader, words string, after int64, see func(number int64, lin
 		}
 		begins = err == nil
 	}
+}
+
+// lowerASCII appends a text with its ASCII letters in lower case.
+func lowerASCII(to, text []byte) []byte {
+	from := len(to)
+	to = append(to, text...)
+	for i, c := range to[from:] {
+		if 'A' <= c && c <= 'Z' {
+			to[from+i] = c + 'a' - 'A'
+		}
+	}
+	return to
 }

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -65,13 +66,22 @@ func TestOutputIndex(t *testing.T) {
 // TestFindIn compares the lines that are found with those of strings.
 func TestFindIn(t *testing.T) {
 	text := "a Needle\nnothing\nNEEDLE needle\n" + strings.Repeat("x", 300<<10) + "needle\nneedle without an end"
-	for after, want := range map[int64]string{0: "[1 3 5]", 1: "[3 5]", 5: "[]"} {
+	for _, x := range []struct {
+		text, words string
+		after       int64
+		want        string
+	}{{text, "NeeDle", 0, "[1 3 5]"}, {text, "NeeDle", 1, "[3 5]"}, {text, "NeeDle", 5, "[]"}, {"É1\né1\n", "É", 0, "[1]"}} {
 		list := []int64{}
-		if err := findIn(strings.NewReader(text), "NeeDle", after, func(n int64, _ []byte) bool {
+		if err := findIn(t.Context(), strings.NewReader(x.text), x.words, x.after, func(n int64, _ []byte) bool {
 			list = append(list, n)
 			return true
-		}); err != nil || fmt.Sprint(list) != want {
-			t.Errorf("after %d: %v, want %s: %v", after, list, want, err)
+		}); err != nil || fmt.Sprint(list) != x.want {
+			t.Errorf("%s after %d: %v, want %s: %v", x.words, x.after, list, x.want, err)
 		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := findIn(ctx, strings.NewReader(text), "needle", 0, func(int64, []byte) bool { return true }); err == nil {
+		t.Error("the search goes on after its reader left")
 	}
 }

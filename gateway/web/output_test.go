@@ -45,6 +45,10 @@ echo 'the <i>End</i>'; printf half`}})
 	}
 	body := get("")
 	contains("the begin", body, "1306 lines", "1 group<", "Build &lt;b&gt;all&lt;/b&gt;", `id="L1"`, `id="L500"`)
+	if _, header, file := w.get(link(t, body, `href="([^"]+/output/file\?[^"]+)"`)); !strings.HasSuffix(file, "End</i>\nhalf") ||
+		!strings.Contains(header.Get("Content-Disposition"), "attachment") {
+		t.Errorf("the file: %v, %d bytes", header, len(file))
+	}
 	next := get(link(t, body, `rel="next" href="([^"]+)"`))
 	contains("the next part", next, `<details class="group" open data-group="601"><summary id="L601"><b>Build &lt;b&gt;all&lt;/b&gt;</b> <span class="soft">601–1304</span>`,
 		`id="L602"><a href="#L602" tabindex="-1">602</a><span class="f1">red</span>`, `<span class="f1">still red</span>`, `id="L501"`, `id="L1000"`)

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"net/url"
 	"path"
 	"strconv"
@@ -20,6 +21,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/bytesize"
+	"github.com/ramus-dev/ramus/internal/text"
 )
 
 // Limits of the pages of the files and the commits of a repository.
@@ -67,14 +69,17 @@ type sourceLine struct {
 
 // causeRow is the cause of lines.
 type causeRow struct {
-	Text, By, Agent, Subject, Href string // Href is the command in its timeline, or the run
-	Commit                         gitd.Hash
-	When                           time.Time
+	Text, By, Agent, Subject string
+	Command, End, From       string // Command is that of a cause whose Text is a prompt. From is the place where the person asked
+	Href                     string // the command in its timeline or in its run
+	Commit                   gitd.Hash
+	When                     time.Time
 }
 
 type commitRow struct {
 	gitd.Commit
 	Files, Run, RunPath string
+	Verdict             *Badge // of the run that ended with the commit; nil if there is none
 }
 
 // sourcePath returns the path of the page of a file, a folder or the commits of a repository.
@@ -212,21 +217,19 @@ func (api *API) showSource(c *route.Call, r *gitd.Repo, d *sourceData, e gitd.Tr
 		return nil
 	}
 	wanted := 1
-	if text := q.Get("line"); text != "" {
-		if wanted, err = strconv.Atoi(text); err != nil || wanted < 1 {
-			return route.NewProblem(route.KindInvalid, "the line %.40q is no number of a line", text)
+	if at := q.Get("line"); at != "" {
+		if wanted, err = strconv.Atoi(at); err != nil || wanted < 1 {
+			return route.NewProblem(route.KindInvalid, "the line %.40q is no number of a line", at)
 		}
 	}
-	lines := markup.CodeLines(strings.ReplaceAll(string(content), "\r\n", "\n"), d.Path)
-	if n := len(lines); n > 0 && len(lines[n-1]) == 0 {
-		lines = lines[:n-1]
-	}
-	if len(lines) == 0 {
+	source := strings.ReplaceAll(string(content), "\r\n", "\n")
+	if source == "" {
 		d.Note = "The file is empty."
 		return nil
 	}
-	from := min(max(1, wanted-linesBefore), max(1, len(lines)-sourceLines+1))
-	to := min(len(lines), from+sourceLines-1)
+	total := strings.Count(strings.TrimSuffix(source, "\n"), "\n") + 1
+	from := min(max(1, wanted-linesBefore), max(1, total-sourceLines+1))
+	to := min(total, from+sourceLines-1)
 	at := func(line int, why string) string {
 		v := url.Values{"at": {d.At}, "path": {d.Path}, "why": {why}}
 		if line > 1 {
@@ -240,26 +243,40 @@ func (api *API) showSource(c *route.Call, r *gitd.Repo, d *sourceData, e gitd.Tr
 	if from > 1 {
 		d.First, d.Before = at(1, why), at(max(1, from-sourceLines+linesBefore), why)
 	}
-	if to < len(lines) {
+	if to < total {
 		d.Next = at(to+1+linesBefore, why)
 	}
-	block, coloured := sourceBlock{}, 0
-	for n := from; n <= to; n++ {
-		l := sourceLine{Number: n, Shown: q.Get("line") != "" && n == wanted}
-		for _, x := range lines[n-1] {
-			x.Text = markup.Visible(x.Text)
-			if coloured++; coloured > maxPieces {
-				x.Class = ""
-			}
-			l.Pieces = append(l.Pieces, x)
-		}
-		block.Lines = append(block.Lines, l)
+	block := sourceBlock{Lines: linesOf(source, d.Path, from, to)}
+	if i := wanted - from; q.Get("line") != "" && i < len(block.Lines) {
+		block.Lines[i].Shown = true
 	}
 	d.Blocks = []sourceBlock{block}
 	if d.Explained {
 		return api.explainSource(c, d, from, to)
 	}
 	return nil
+}
+
+// linesOf returns lines of a file, with colours if its language is known and it is within the bounds of colours.
+func linesOf(source, file string, from, to int) (lines []sourceLine) {
+	colours, n, coloured := side(markup.CodeLines(source, file)), 0, 0
+	for l := range strings.Lines(source) {
+		if n++; n < from {
+			continue
+		}
+		if n > to {
+			break
+		}
+		one := sourceLine{Number: n}
+		for _, x := range colours.line(n, markup.Visible(text.Clip(strings.TrimSuffix(l, "\n"), maxShownLine))) {
+			if coloured++; coloured > maxPieces {
+				x.Class = ""
+			}
+			one.Pieces = append(one.Pieces, x)
+		}
+		lines = append(lines, one)
+	}
+	return lines
 }
 
 // explainSource divides the lines of a file by their causes.
@@ -301,15 +318,25 @@ func causeRowOf(c provenance.Cause, stranger bool) *causeRow {
 	}
 	row := &causeRow{By: personName(person), Agent: render.OneLine(c.Agent, 80), Subject: render.OneLine(render.Clean(c.Subject), 160),
 		Commit: c.Commit, When: c.When}
-	text := cmp.Or(c.Command, c.Task)
+	said, command := cmp.Or(c.Command, c.Task), ""
 	if len(c.Prompts) > 0 {
-		text = c.Prompts[len(c.Prompts)-1].Text
+		said, command = c.Prompts[len(c.Prompts)-1].Text, said
 	}
-	row.Text = render.OneLine(render.Clean(text), 200)
-	if caller, id, ok := cutLast(c.Run, "/"); ok {
-		if parsed, err := record.ParseCaller(caller); err == nil {
-			row.Href = runPath(record.Run{Caller: parsed, ID: id})
-		}
+	row.Text, row.Command = render.OneLine(render.Clean(said), 200), render.OneLine(render.Clean(command), 120)
+	if c.Exit != nil {
+		row.End = fmt.Sprintf("exit %d", *c.Exit)
+	}
+	if c.Origin != nil {
+		row.From = render.OneLine(render.Clean(c.Origin.Session), 120)
+	}
+	caller, id, ok := cutLast(c.Run, "/")
+	parsed, err := record.ParseCaller(caller)
+	switch {
+	case !ok || err != nil:
+	case c.Inside:
+		row.Href = runPath(record.Run{Caller: parsed, ID: id}) + "#" + url.PathEscape(c.Step)
+	default:
+		row.Href = workspacePath(parsed.Slug()) + "/timeline?" + url.Values{"at": {string(cmp.Or(c.Was, c.Commit))}}.Encode()
 	}
 	return row
 }
@@ -357,6 +384,9 @@ func (api *API) logPage(c *route.Call) (*Page, error) {
 			if run, ok := api.Executor.Find(caller, x.Trailer(record.TrailerRun)); ok && run.Repo == d.Repo && c.Who.SeesRun(run) &&
 				!c.Who.Stranger() {
 				row.Run, row.RunPath = run.Caller.String(), runPath(run)
+				if run.Head == x.Hash {
+					row.Verdict = api.verdictAt(c.R.Context(), run, x.Hash)
+				}
 			}
 		}
 		d.Commits = append(d.Commits, row)

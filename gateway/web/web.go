@@ -252,6 +252,8 @@ func (api *API) Routes() []route.Route {
 	form(tokensPath+"/{token}/revoke", "Revoke a token, by its page", api.revokeToken)
 	rows = append(rows, route.Route{Method: "GET", Pattern: "/workspaces/{workspace}/changes/picture", Access: api.Access,
 		Summary: "A picture of a commit, for the page of changes", Media: route.MediaBytes, Handle: api.changePicture})
+	rows = append(rows, route.Route{Method: "GET", Pattern: "/workspaces/{workspace}/runs/{run}/output/file", Access: api.Access,
+		Summary: "The whole output of a step, as a file for people", Media: route.MediaBytes, Handle: api.sendOutput})
 	rows = append(rows, api.sharedRoutes()...)
 	rows = append(rows, api.talkRoutes()...)
 	rows = append(rows, api.fileRoutes()...)

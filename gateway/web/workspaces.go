@@ -90,10 +90,7 @@ func (api *API) workspaceRow(c *route.Call, s workspace.Workspace) workspaceRow 
 		LastTitle: runTitle(s.LastRun), LastBadge: runBadge(s.LastRun)}
 	row.Title = render.OneLine(render.Clean(s.Title), 200)
 	if s.LastRun.State == record.StateComplete {
-		if v := api.verdictOf(c.R.Context(), s.LastRun); v != "" && v != record.VerdictNone {
-			b := verdictBadge(v)
-			row.Verdict = &b
-		}
+		row.Verdict = api.verdictAt(c.R.Context(), s.LastRun, s.Head)
 	}
 	return row
 }

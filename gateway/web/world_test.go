@@ -56,6 +56,7 @@ type world struct {
 	table   []route.Route
 	api     *web.API
 	shared  string       // a folder that containers see; empty if there are none
+	bases   int          // manifests of the base of app
 	later   atomic.Int64 // nanoseconds by which the clock of the pages is ahead
 }
 

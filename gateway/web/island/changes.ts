@@ -121,6 +121,14 @@ if (root) {
       case 'x': close(f); break;
       case 'c': { const link = lineLink(f); if (!link) return; link.click(); break; }
       case 'v': f?.querySelector<HTMLElement>('header form button')?.click(); break;
+      case 'f': (root!.querySelector<HTMLElement>('.find input') ?? root!.querySelector<HTMLElement>('.dlist summary'))?.focus(); break;
+      case '?': {
+        const help = root!.querySelector<HTMLDetailsElement>('details.keys');
+        if (!help) return;
+        help.open = true;
+        help.querySelector('summary')!.focus();
+        break;
+      }
       case 'u': case 's': document.querySelector<HTMLAnchorElement>(`a[data-way="${e.key}"]`)?.click(); break;
       default: return;
     }

@@ -21,6 +21,8 @@ var keys = map[string]key{
 	"Escape":     {"Escape", 27, ""},
 	"F6":         {"F6", 117, ""},
 	" ":          {"Space", 32, " "},
+	"?":          {"Slash", 191, "?"},
+	"]":          {"BracketRight", 221, "]"},
 	"ArrowUp":    {"ArrowUp", 38, ""},
 	"ArrowDown":  {"ArrowDown", 40, ""},
 	"ArrowLeft":  {"ArrowLeft", 37, ""},
