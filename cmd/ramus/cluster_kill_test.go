@@ -2,15 +2,12 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"os"
 	"os/exec"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -68,32 +65,6 @@ func (w *clusterWorld) pods() (names []string) {
 		names = append(names, p.Metadata.Name)
 	}
 	return names
-}
-
-// worker runs commands of a caller one after another, each until it is answered.
-type worker struct {
-	caller   string
-	answered atomic.Int64
-	maybe    []int // commands that failed or had no answer, which ran once or not at all
-}
-
-// work runs commands until ctx ends. The number of each command is a line of a file of the caller.
-func (w *clusterWorld) work(ctx context.Context, k *worker) {
-	for n := 0; ctx.Err() == nil; n++ {
-		for {
-			// A key makes a command one, however often it is asked for.
-			out, err := w.tryRamus("ramus-0", "exec", k.caller, "--repo", "app", "--key", fmt.Sprint(k.caller, "-", n), "--",
-				fmt.Sprintf("echo %d >>%s.txt; sleep 0.3", n, k.caller))
-			if err == nil {
-				k.answered.Add(1)
-				break
-			}
-			if strings.Contains(out, "(interrupted)") || strings.Contains(out, "(container_lost)") || ctx.Err() != nil {
-				k.maybe = append(k.maybe, n)
-				break
-			}
-		}
-	}
 }
 
 // TestClusterKilled kills the API server, the kubelet, containerd and a replica, while somebody pushes and three
@@ -167,44 +138,5 @@ func TestClusterKilled(t *testing.T) {
 	}
 	if left := w.pods(); len(left) > 0 {
 		t.Errorf("the cluster still has %v", left)
-	}
-}
-
-// goesOn waits until each caller has had a command that was answered, and returns the time that it took.
-func (w *clusterWorld) goesOn(workers []*worker) time.Duration {
-	w.t.Helper()
-	begun := time.Now()
-	for _, k := range workers {
-		// The answer to a command that had ended before may still be on its way.
-		for want := k.answered.Load() + 2; k.answered.Load() < want; time.Sleep(10 * time.Millisecond) {
-			if time.Since(begun) > 2*time.Minute {
-				w.t.Fatalf("%s does not work any more", k.caller)
-			}
-		}
-	}
-	return time.Since(begun)
-}
-
-// once fails if a command of a caller ran twice, or was answered and is not in the file.
-func (w *clusterWorld) once(k *worker) {
-	w.t.Helper()
-	out := w.ramus("ramus-0", "exec", k.caller, "--", "cat "+k.caller+".txt")
-	seen, twice := map[string]bool{}, 0
-	for line := range strings.Lines(out) {
-		if line = strings.TrimSpace(line); seen[line] {
-			twice++
-		}
-		seen[line] = true
-	}
-	lost := 0
-	for n := range int(k.answered.Load()) + len(k.maybe) {
-		if !seen[strconv.Itoa(n)] && !slices.Contains(k.maybe, n) {
-			lost++
-		}
-	}
-	w.t.Logf("%s: %d commands were answered, %d have no good answer, %d lost, %d ran twice", k.caller, k.answered.Load(),
-		len(k.maybe), lost, twice)
-	if lost > 0 || twice > 0 {
-		w.t.Errorf("%s: %d of %d commands are lost, %d ran twice:\n%s", k.caller, lost, k.answered.Load(), twice, out)
 	}
 }

@@ -5,17 +5,23 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/internal/programs"
 	"github.com/ramus-dev/ramus/internal/remains"
 	"github.com/ramus-dev/ramus/internal/standin/leasetest"
@@ -67,8 +73,15 @@ func newReplicaWorld(t *testing.T) *replicaWorld {
 		if out, err := exec.Command("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "ada", "-f", w.key).CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
+		public, err := os.ReadFile(w.key + ".pub")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(w.key+".authorized", append([]byte("ramus-shell "), public...), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
-	w.env = append(os.Environ(), append(testWay(), "RAMUS_AUTHORIZED_KEYS="+w.key+".pub", "HOME="+w.dir, "GIT_CONFIG_NOSYSTEM=1", "NO_COLOR=1", "RAMUS_ENGINE=sandbox",
+	w.env = append(os.Environ(), append(testWay(), "RAMUS_AUTHORIZED_KEYS="+w.key+".authorized", "HOME="+w.dir, "GIT_CONFIG_NOSYSTEM=1", "NO_COLOR=1", "RAMUS_ENGINE=sandbox",
 		"RAMUS_KUBERNETES_KUBECONFIG="+w.kubeconfig, "RAMUS_REPLICAS_SECRET_FILE="+secret, "RAMUS_REPLICAS_LEASE=3s",
 		"RAMUS_LOG_LEVEL=debug", "GIT_TERMINAL_PROMPT=0")...)
 	if err := os.WriteFile(filepath.Join(w.dir, ".gitconfig"), []byte("[user]\n\tname = Ada\n\temail = ada@example.org\n[init]\n\tdefaultBranch = main\n"), 0o600); err != nil {
@@ -269,6 +282,9 @@ func TestReplicas(t *testing.T) {
 		if out := w.ramus("ramus-1", "exec", "otter", "--repo", "app", "--", "echo one >a.txt; echo done"); !strings.Contains(out, "done") {
 			t.Errorf("a command by another replica: %s", out)
 		}
+		if _, err := exec.LookPath("ssh"); err == nil {
+			w.sshInto(other, "otter")
+		}
 		if out := w.ramus("ramus-1", "log", "otter"); !strings.Contains(out, "echo one") {
 			t.Errorf("the log by another replica: %s", out)
 		}
@@ -294,6 +310,93 @@ func TestReplicas(t *testing.T) {
 	}
 	if _, err := w.git(work, "push", "-q", other.url+"/tool.git", "HEAD:refs/heads/late"); err == nil {
 		t.Error("it took a push")
+	}
+}
+
+// sshInto runs commands, a terminal, SFTP and a forwarded port in the container of a caller, at a replica that does not own it.
+func (w *replicaWorld) sshInto(at *replicaServer, caller string) {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(w.t.Context(), 2*time.Minute)
+	defer cancel()
+	host, port, _ := net.SplitHostPort(at.ssh)
+	config := filepath.Join(w.dir, "ssh_config")
+	text := fmt.Sprintf("Host %s\n HostName %s\n Port %s\n User %s\n IdentityFile %s\n IdentitiesOnly yes\n BatchMode yes\n"+
+		" StrictHostKeyChecking no\n UserKnownHostsFile %s\n LogLevel ERROR\n", caller, host, port, caller, w.key, filepath.Join(w.dir, "known_hosts"))
+	must := func(err error) {
+		w.t.Helper()
+		if err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	must(os.WriteFile(config, []byte(text), 0o600))
+	ssh := func(program, stdin string, args ...string) (string, int) {
+		cmd := exec.CommandContext(ctx, program, append([]string{"-F", config}, args...)...)
+		cmd.Dir, cmd.Env, cmd.Stdin = w.dir, w.env, strings.NewReader(stdin)
+		if slices.Contains(args, "-tt") { // a terminal ends with the end of its keys
+			r, keys, err := os.Pipe()
+			must(err)
+			defer keys.Close()
+			defer r.Close()
+			_, err = io.WriteString(keys, stdin)
+			must(err)
+			cmd.Stdin = r
+		}
+		out, _ := cmd.CombinedOutput()
+		return string(out), cmd.ProcessState.ExitCode()
+	}
+	for _, x := range []struct {
+		program, stdin string
+		args           []string
+		want           string
+		code           int
+	}{
+		{"ssh", "", []string{caller, "echo to stderr >&2; echo out; exit 7"}, "out", 7},
+		{"ssh", "from stdin\n", []string{caller, "cat >stdin.txt; wc -c <stdin.txt"}, "11", 0},
+		{"ssh", "echo $((6*7)); exit 5\n", []string{"-tt", caller}, "42", 5},
+		{"ssh", "", []string{"-tt", caller, "tty"}, "/dev/pts", 0},
+		{"sftp", "put ssh_config sent.txt\nget stdin.txt got.txt\nls\n", []string{"-b", "-", caller}, "sent.txt", 0},
+		{"scp", "", []string{caller + ":sent.txt", "back.txt"}, "", 0},
+	} {
+		if out, code := ssh(x.program, x.stdin, x.args...); code != x.code || !strings.Contains(out, x.want) {
+			w.t.Errorf("%s %q: status %d, want %d; output %q, want %q", x.program, x.args, code, x.code, out, x.want)
+		}
+	}
+	for name, want := range map[string]string{"got.txt": "from stdin\n", "back.txt": text} {
+		if got, err := os.ReadFile(filepath.Join(w.dir, name)); err != nil || string(got) != want {
+			w.t.Errorf("%s is %q, %v", name, got, err)
+		}
+	}
+	// Each command is a commit of the owner.
+	if out := w.ramus("ramus-0", "log", caller); !strings.Contains(out, "cat >stdin.txt") || !strings.Contains(out, "exit 7") {
+		w.t.Errorf("the log has not the commands: %s", out)
+	}
+	w.forwardPort(ctx, config, caller)
+}
+
+// forwardPort talks to a port in the container of a caller, by -W, which has the connection on stdin and stdout.
+func (w *replicaWorld) forwardPort(ctx context.Context, config, caller string) {
+	w.t.Helper()
+	if _, err := exec.LookPath("python3"); err != nil {
+		w.t.Log("no python3 here, so no port is forwarded")
+		return
+	}
+	w.ramus("ramus-0", "exec", caller, "--background", "--", "exec python3 -m http.server 5173 --bind 127.0.0.1")
+	for try := 0; ; try++ {
+		cmd := exec.CommandContext(ctx, "ssh", "-F", config, "-W", "127.0.0.1:5173", caller)
+		cmd.Dir, cmd.Env, cmd.Stdin = w.dir, w.env, strings.NewReader("GET /stdin.txt HTTP/1.0\r\n\r\n")
+		out, err := cmd.CombinedOutput()
+		if err == nil && strings.Contains(string(out), "200 OK") && strings.HasSuffix(string(out), "from stdin\n") {
+			break
+		}
+		if try > 100 || ctx.Err() != nil {
+			w.t.Errorf("the forwarded port answers %q, %v", out, err)
+			break
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	out, err := w.try(ctx, w.dir, "ssh", "-F", config, "-W", "192.0.2.1:80", caller)
+	if err == nil {
+		w.t.Errorf("an address outside of the container is reached: %s", out)
 	}
 }
 
@@ -575,6 +678,90 @@ func ownsApp(list, replica string) bool {
 	return false
 }
 
+// worker runs commands of a caller one after another, each until it is answered.
+type worker struct {
+	caller   string
+	answered atomic.Int64
+	maybe    []int // commands that failed or had no answer, which ran once or not at all
+}
+
+// work runs commands until ctx ends. The number of each command is a line of a file of the caller.
+func (w *replicaWorld) work(ctx context.Context, k *worker) {
+	for n := 0; ctx.Err() == nil; n++ {
+		for {
+			// A key makes a command one, however often it is asked for.
+			out, err := w.tryRamus("ramus-0", "exec", k.caller, "--repo", "app", "--key", fmt.Sprint(k.caller, "-", n), "--",
+				fmt.Sprintf("echo %d >>%s.txt; sleep 0.3", n, k.caller))
+			if err == nil {
+				k.answered.Add(1)
+				break
+			}
+			if ctx.Err() != nil || endedBadly(out) {
+				k.maybe = append(k.maybe, n)
+				break
+			}
+		}
+	}
+}
+
+// endedBadly reports whether the output of `ramus exec` says that its run is over although nobody knows the outcome of its
+// command. Another try with the same key would have the same answer.
+func endedBadly(out string) bool {
+	return slices.ContainsFunc([]record.Reason{record.ReasonInterrupted, record.ReasonContainerLost}, func(r record.Reason) bool {
+		return strings.Contains(out, "failed ("+string(r)+")")
+	})
+}
+
+// goesOn waits until each caller has had a command that was answered, and returns the time that it took.
+func (w *replicaWorld) goesOn(workers []*worker) time.Duration {
+	w.t.Helper()
+	begun := time.Now()
+	for _, k := range workers {
+		// The answer to a command that had ended before may still be on its way.
+		for want := k.answered.Load() + 2; k.answered.Load() < want; time.Sleep(10 * time.Millisecond) {
+			if time.Since(begun) > 2*time.Minute {
+				w.t.Fatalf("%s does not work any more", k.caller)
+			}
+		}
+	}
+	return time.Since(begun)
+}
+
+// once fails if a command of a caller ran twice, or was answered and is not in the file.
+func (w *replicaWorld) once(k *worker) {
+	w.t.Helper()
+	out := w.ramus("ramus-0", "exec", k.caller, "--", "cat "+k.caller+".txt")
+	seen, twice := map[string]bool{}, 0
+	for line := range strings.Lines(out) {
+		if line = strings.TrimSpace(line); seen[line] {
+			twice++
+		}
+		seen[line] = true
+	}
+	lost := 0
+	for n := range int(k.answered.Load()) + len(k.maybe) {
+		if !seen[strconv.Itoa(n)] && !slices.Contains(k.maybe, n) {
+			lost++
+		}
+	}
+	w.t.Logf("%s: %d commands were answered, %d have no good answer, %d lost, %d ran twice", k.caller, k.answered.Load(),
+		len(k.maybe), lost, twice)
+	if lost > 0 || twice > 0 {
+		w.t.Errorf("%s: %d of %d commands are lost, %d ran twice:\n%s", k.caller, lost, k.answered.Load(), twice, out)
+	}
+}
+
+// TestEndedBadly compares endedBadly with the errors of runs.
+func TestEndedBadly(t *testing.T) {
+	for reason, want := range map[record.Reason]bool{record.ReasonInterrupted: true, record.ReasonContainerLost: true,
+		record.ReasonUnavailable: false} {
+		err := &executor.RunError{Run: record.Run{Reason: reason, Error: "why"}}
+		if got := endedBadly("ramus: " + err.Error()); got != want {
+			t.Errorf("%q: %t", err, got)
+		}
+	}
+}
+
 // TestReplicaKilled kills the owner of a repository again and again while people push and work by the other replica.
 func TestReplicaKilled(t *testing.T) {
 	t.Parallel()
@@ -591,23 +778,12 @@ func TestReplicaKilled(t *testing.T) {
 	for i := range 2 {
 		work.Go(func() { w.push(ctx, p, fmt.Sprint("p", i), "app", func(int) string { return home }) })
 	}
-	commands := 0
-	if sandboxed() {
-		work.Go(func() {
-			for n := 0; ctx.Err() == nil; n++ {
-				// A key makes a command one, however often it is asked for.
-				for ctx.Err() == nil {
-					out, err := w.tryRamus("ramus-0", "exec", "otter", "--repo", "app", "--key", fmt.Sprint("k", n), "--", fmt.Sprintf("echo %d >>all.txt", n))
-					if err == nil {
-						commands++
-						break
-					}
-					if strings.Contains(out, "was interrupted") || strings.Contains(out, "container was lost") {
-						break
-					}
-				}
-			}
-		})
+	workers := []*worker{{caller: "otter"}}
+	if !sandboxed() {
+		workers = nil
+	}
+	for _, k := range workers {
+		work.Go(func() { w.work(ctx, k) })
 	}
 	var longest time.Duration
 	for range kills {
@@ -622,27 +798,16 @@ func TestReplicaKilled(t *testing.T) {
 		}
 		longest = max(longest, time.Since(begun))
 	}
+	w.goesOn(workers) // a worker that takes the end of a run for a try would ask for it again and again
 	stop()
 	work.Wait()
-	t.Logf("killed %d times; served again after %v at most; %d commands", kills, longest.Round(time.Millisecond), commands)
+	t.Logf("killed %d times; served again after %v at most", kills, longest.Round(time.Millisecond))
 	if longest > 30*time.Second {
 		t.Errorf("the repository was away for %v", longest)
 	}
 	w.compare(p, home+"/app.git")
 	w.mustGit(filepath.Join(w.data("ramus-1"), "repos", "app.git"), "fsck", "--strict")
-	if sandboxed() {
-		out := w.ramus("ramus-0", "exec", "otter", "--", "cat all.txt")
-		seen := map[string]int{}
-		for line := range strings.Lines(out) {
-			seen[strings.TrimSpace(line)]++
-		}
-		for line, n := range seen {
-			if n > 1 {
-				t.Errorf("the command %s was run %d times", line, n)
-			}
-		}
-		if len(seen) < commands {
-			t.Errorf("%d commands were answered, and %d are in the file", commands, len(seen))
-		}
+	for _, k := range workers {
+		w.once(k)
 	}
 }
