@@ -98,6 +98,24 @@ func TestStart(t *testing.T) {
 	}
 }
 
+// waiting returns a change of a pod whose containers wait for their images. A task whose first container waits has ended, because
+// it has no program.
+func waiting(task, first string) func(p *pod) {
+	return func(p *pod) {
+		p.Spec.NodeName = "node1"
+		states := map[string]string{taskName: `{"waiting":{"reason":"` + task + `","message":"no such image"}}`}
+		if first != "" {
+			states[wayName] = `{"waiting":{"reason":"` + first + `","message":"no such image"}}`
+			states[taskName] = `{"terminated":{"exitCode":128,"reason":"StartError","message":"no such file"}}`
+		}
+		for name, state := range states {
+			var s containerStatus
+			_ = json.Unmarshal([]byte(`{"name":"`+name+`","state":`+state+`}`), &s)
+			p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, s)
+		}
+	}
+}
+
 func TestStartHasTheReasonOfTheCluster(t *testing.T) {
 	defer func(d time.Duration) { stuckWait = d }(stuckWait)
 	stuckWait = 0
@@ -106,13 +124,9 @@ func TestStartHasTheReasonOfTheCluster(t *testing.T) {
 		how  func(p *pod)
 		want string
 	}{
-		{"image", func(p *pod) {
-			p.Spec.NodeName = "node1"
-			var s containerStatus
-			_ = json.Unmarshal([]byte(`{"name":"task",
-			"state":{"waiting":{"reason":"ImagePullBackOff","message":"no such image"}}}`), &s)
-			p.Status.ContainerStatuses = []containerStatus{s}
-		}, "ImagePullBackOff: no such image"},
+		{"image", waiting("ImagePullBackOff", ""), "no image for its container task: registry/task:1: ImagePullBackOff: no such image"},
+		{"image of a wrong name", waiting("InvalidImageName", ""), "registry/task:1: InvalidImageName: no such image"},
+		{"image of the first container", waiting("", "ErrImagePull"), "no image for its container way: registry/ramus:1: ErrImagePull: no such image"},
 		{"evicted", func(p *pod) {
 			p.Spec.NodeName, p.Status.Phase, p.Status.Reason, p.Status.Message = "node1", "Failed", "Evicted",
 				"the node was low on memory"
@@ -124,6 +138,9 @@ func TestStartHasTheReasonOfTheCluster(t *testing.T) {
 			_, err := e.Start(bounded(t), newSpec())
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("Start: %v", err)
+			}
+			if lost := errors.Is(err, containers.ErrGone); lost != (test.name == "evicted") {
+				t.Errorf("the container counts as lost: %t", lost)
 			}
 			if left := f.names(); len(left) > 0 {
 				t.Errorf("pods %s are left", left)

@@ -221,8 +221,41 @@ func (p *pod) why() string {
 	return ""
 }
 
+// noImage returns why a container has no image, with the image's name, and reports whether it will never have one. Returns "" if no
+// container waits for its image.
+func (p *pod) noImage() (why string, never bool) {
+	_, ended := p.ended()
+	for _, c := range p.Status.ContainerStatuses {
+		w := c.State.Waiting
+		if w == nil {
+			continue
+		}
+		switch w.Reason {
+		case "ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "ImageInspectError", "RegistryUnavailable",
+			"SignatureValidationFailed", "InvalidImageName":
+			why = "no image for its container " + c.Name + ": " + join(p.image(c.Name)+": "+w.Reason, w.Message)
+			// Without the image of the first container no container has its program, so the others end at once.
+			return why, ended || w.Reason == "InvalidImageName"
+		}
+	}
+	return "", false
+}
+
+// image returns the name of a container's image.
+func (p *pod) image(name string) string {
+	for _, c := range p.Spec.Containers {
+		if c.Name == name {
+			return c.Image
+		}
+	}
+	return "of no name"
+}
+
 // waits returns why a pod does not run yet, and whether that needs a person.
 func (p *pod) waits() (why string, stuck bool) {
+	if why, _ := p.noImage(); why != "" {
+		return why, true
+	}
 	for _, c := range p.Status.ContainerStatuses {
 		w := c.State.Waiting
 		if w == nil {
@@ -230,9 +263,7 @@ func (p *pod) waits() (why string, stuck bool) {
 		}
 		switch w.Reason {
 		case "ContainerCreating", "PodInitializing", "":
-		case "InvalidImageName", "ErrImageNeverPull", "CreateContainerConfigError", "CreateContainerError",
-			"RunContainerError",
-			"ImagePullBackOff", "PostStartHookError":
+		case "CreateContainerConfigError", "CreateContainerError", "RunContainerError", "PostStartHookError":
 			return "container " + c.Name + ": " + join(w.Reason, w.Message), true
 		default:
 			why = "container " + c.Name + ": " + join(w.Reason, w.Message)

@@ -137,6 +137,11 @@ func (e *Engine) awaitAnswer(ctx context.Context, w *watch, name string, delayed
 	for {
 		p, changed := w.pod(name)
 		placed := false
+		if p != nil {
+			if lacks, never := p.noImage(); never {
+				return errNotStarting(lacks)
+			}
+		}
 		if gone := w.whyGone(name); gone != "" {
 			return goneError(gone)
 		}
@@ -151,7 +156,7 @@ func (e *Engine) awaitAnswer(ctx context.Context, w *watch, name string, delayed
 			} else if stuckSince.IsZero() {
 				stuckSince = time.Now()
 			} else if time.Since(stuckSince) > stuckWait {
-				return fmt.Errorf("the pod does not start: %s", why)
+				return errNotStarting(why)
 			}
 			if doing := e.room(p); doing != "" {
 				why = doing + " (" + why + ")"
@@ -182,6 +187,11 @@ func (e *Engine) awaitAnswer(ctx context.Context, w *watch, name string, delayed
 			return errors.Join(err, last)
 		}
 	}
+}
+
+// errNotStarting is the error of a pod that does not start, for a reason that needs a person.
+func errNotStarting(why string) error {
+	return fmt.Errorf("%w: the pod does not start: %s", containers.ErrUnavailable, why)
 }
 
 // room asks for room for a pod that no node has room for. Returns what is done, or "" if the pod does not wait for that.
