@@ -1,7 +1,10 @@
 package gateway_test
 
 import (
+	"context"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -10,6 +13,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway"
 	"github.com/ramus-dev/ramus/gateway/comment"
 	"github.com/ramus-dev/ramus/gateway/people"
+	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gateway/share"
 	"github.com/ramus-dev/ramus/gitd"
 )
@@ -23,6 +27,14 @@ func TestMCPComments(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
+	var mu sync.Mutex // guards logged
+	var logged []string
+	gateway.MCP(r.Server).Audit = func(_ context.Context, who route.Who, action, object string) error {
+		mu.Lock()
+		defer mu.Unlock()
+		logged = append(logged, who.Subject+" "+action+" "+object)
+		return nil
+	}
 	r.repo(t, "app")
 	caller, err := record.RunCaller("otter")
 	if err != nil {
@@ -103,5 +115,12 @@ func TestMCPComments(t *testing.T) {
 	refused(ada, "revoke_share", "none", map[string]any{"id": "none"})
 	if got := structured[share.Link](t, use(t, ada, "revoke_share", map[string]any{"id": link.ID})); got.State != share.StateRevoked {
 		t.Errorf("%+v", got)
+	}
+	refused(bo, "export", "", map[string]any{"run": run.Name()})
+	use(t, ada, "export", map[string]any{"run": run.Name()})
+	mu.Lock()
+	defer mu.Unlock()
+	if want := []string{"ada share.make run:otter", "ada share.revoke run:otter", "ada export.link " + run.Name()}; !slices.Equal(logged, want) {
+		t.Errorf("the log of actions has %q, want %q", logged, want)
 	}
 }

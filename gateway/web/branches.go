@@ -29,7 +29,7 @@ const (
 	maxDistances  = 10_000
 )
 
-// branchesData is the data of the page of branches. All texts are clean.
+// branchesData is the data of the page of branches. All texts except the names of branches are clean.
 type branchesData struct {
 	Repo, RepoPath, Base, Kind string
 	Kinds                      []branchKind

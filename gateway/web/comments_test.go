@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"html"
+	"log/slog"
 	"net/url"
 	"os"
 	"regexp"
@@ -360,6 +361,67 @@ func TestSenderOfBatch(t *testing.T) {
 	}
 	if runs != 1+3 {
 		t.Errorf("the workspace has %d runs", runs)
+	}
+}
+
+// TestTriesOfComment has comments of a pull request on a commit that is not here. Each is tried ten times, and one that has used them up is
+// left out until the next start, also if the commit comes.
+func TestTriesOfComment(t *testing.T) {
+	w, comments := commented(t)
+	var log strings.Builder
+	comments.Log = slog.New(slog.NewTextHandler(&log, nil))
+	app := w.work(comments).Repo
+	other, err := w.git.Create(t.Context(), "other")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := gitd.NewCommit{Put: []gitd.File{{Path: "late.txt", Content: []byte("late\n")}}, Author: gitd.Person{Name: "Bo", Email: "bo@example.org"},
+		When: time.Unix(1_700_000_000, 0), Message: "Late"}
+	late, err := other.WriteCommit(t.Context(), n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hear := func(c *comment.Comments, ids ...int64) {
+		t.Helper()
+		var list []forge.Comment
+		for _, id := range ids {
+			list = append(list, forge.Comment{ID: id, User: "bo", Body: fmt.Sprint("remark ", id), Path: "late.txt", Line: 1, Side: "RIGHT", Commit: string(late)})
+		}
+		if err := c.Hear(t.Context(), app, w.work(c).Caller, 1, list, func(forge.Comment, string) bool { return false }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	heard := func() (ids []int64) {
+		t.Helper()
+		v, err := comments.Read(t.Context(), route.Local, w.work(comments))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, x := range v.Threads {
+			ids = append(ids, x.Remarks[0].Outside)
+		}
+		slices.Sort(ids)
+		return ids
+	}
+	for i := range 12 {
+		if hear(comments, 1); i < 9 {
+			hear(comments, 2)
+		}
+	}
+	if n := strings.Count(log.String(), "a comment of a pull request is in no thread"); n != 1 || !strings.Contains(log.String(), "comment=1") {
+		t.Errorf("%d lines of the log: %s", n, log.String())
+	}
+	if made, err := app.WriteCommit(t.Context(), n); err != nil || made != late {
+		t.Fatal(made, late, err)
+	}
+	hear(comments, 1, 2)
+	if got := heard(); !slices.Equal(got, []int64{2}) {
+		t.Errorf("the threads of %v are here", got)
+	}
+	again := comment.NewComments(w.x, comments.Talk, w.api.Find, w.x.Bot, time.Now)
+	hear(again, 1, 2)
+	if got := heard(); !slices.Equal(got, []int64{1, 2}) {
+		t.Errorf("after a start the threads of %v are here", got)
 	}
 }
 

@@ -37,7 +37,7 @@ const (
 	toldRuns       = 20      // of a caller, in which a prompt is looked for
 )
 
-// radarData is the data of the page of the radar. All texts are clean.
+// radarData is the data of the page of the radar. All texts except the names of branches are clean.
 type radarData struct {
 	Repo, RepoPath, Of, All string // All is the page of all conflicts, if Of limits this one
 	Branches, Pairs, Left   int
@@ -188,7 +188,7 @@ func (d *radarData) fill(rep radar.Report, one, other string) {
 			}
 			if ok {
 				cell.Path, cell.Text = conflictPath(d.Repo, d.Of, x.One, x.Other), fmt.Sprint(len(x.Files)+x.More)
-				cell.Title = render.Plural(len(x.Files)+x.More, "file") + " of " + a + " and " + b
+				cell.Title = render.Plural(len(x.Files)+x.More, "file") + " of " + render.OneLine(a, 200) + " and " + render.OneLine(b, 200)
 			}
 			row.Cells = append(row.Cells, cell)
 		}
@@ -274,12 +274,15 @@ func showCollision(ctx context.Context, r *gitd.Repo, one, other gitd.Hash, f gi
 			shown.Note = "There are more places in this file."
 			break
 		}
+		if max(region.Ours.To-region.Ours.From, region.Theirs.To-region.Theirs.From) >= comparedLines-linesAround {
+			shown.Note = "Some places have more lines than are shown."
+		}
 		shown.Places = append(shown.Places, conflictPlace{conflictLines(sides[0], region.Ours), conflictLines(sides[1], region.Theirs)})
 	}
 	return shown, nil
 }
 
-// conflictLines returns the lines of a range with those around it.
+// conflictLines returns the first lines of a range with those around it.
 func conflictLines(lines []string, at gitd.LineRange) (list []conflictLine) {
 	from, to := max(1, at.From-linesAround), min(len(lines), at.To+linesAround)
 	for n := from; n <= to && len(list) < comparedLines; n++ {
@@ -323,14 +326,15 @@ func (api *API) conflictSide(c *route.Call, repo, branch, key string) (side conf
 	return side, nil
 }
 
-// agentOf returns the agent of a caller and the label of its session, those of its newest run with one.
+// agentOf returns the agent of a caller and the label of its session, those of its newest run with a configured one.
 func (api *API) agentOf(caller record.Caller) (agent, session string) {
+	names := api.Executor.AgentNames()
 	for _, r := range slices.Backward(api.Executor.OfCaller(caller)) {
-		if r.Agent != nil && !r.Aside() {
+		if r.Agent != nil && !r.Aside() && slices.Contains(names, r.Agent.Name) {
 			return r.Agent.Name, r.Agent.Session
 		}
 	}
-	if names := api.Executor.AgentNames(); len(names) > 0 {
+	if len(names) > 0 {
 		return names[0], ""
 	}
 	return "", ""
@@ -359,6 +363,9 @@ func (api *API) tellAgent(c *route.Call) error {
 		return err
 	}
 	at := slices.IndexFunc(rep.Conflicts, func(x radar.Conflict) bool { return x.One == one && x.Other == other })
+	if at < 0 && rep.Left > 0 {
+		return route.NewProblem(route.KindUnavailable, "whether %s and %s merge is not known yet", one, other).WithHint("try again in some seconds")
+	}
 	if at < 0 {
 		return route.NewProblem(route.KindConflict, "%s and %s merge now, so there is nothing to tell", one, other)
 	}

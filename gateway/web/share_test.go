@@ -4,8 +4,10 @@ import (
 	"net/http"
 	"net/url"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -13,6 +15,7 @@ import (
 	"golang.org/x/net/html"
 
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/gateway/export"
 	"github.com/ramus-dev/ramus/gateway/people"
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gateway/share"
@@ -73,7 +76,12 @@ func readOnly(t *testing.T, what, own, body string) {
 func TestShare(t *testing.T) {
 	now, private := time.Now().Truncate(time.Second), record.Caller{}
 	change, shares := sharing(t, &now, &private)
-	w := open(t, ada, func(api *web.API) { api.Assets = built(t); change(api) })
+	w := open(t, ada, func(api *web.API) {
+		api.Assets = built(t)
+		change(api)
+		api.Exports = &export.API{Executor: api.Executor, Find: api.Find, Links: api.Evidence.Links, Now: time.Now}
+	})
+	logged := w.logged()
 	w.fill(0)
 	w.run("calm-heron", record.Request{Command: &record.Command{Shell: "echo of-another-caller"}})
 	otter, err := record.RunCaller("brave-otter")
@@ -107,6 +115,10 @@ func TestShare(t *testing.T) {
 			t.Errorf("%s: %d %v", path, status, header)
 		}
 		readOnly(t, path, path, body)
+	}
+	status, _, body := w.post("/workspaces/run-brave-otter/export", url.Values{"run": {run.ID}})
+	if parse(t, "export", body).check(); status != 200 || !strings.Contains(body, "/export.bundle?expires=") {
+		t.Errorf("a link to an export: %d %s", status, body)
 	}
 	for _, form := range []url.Values{{"days": {"0"}}, {"days": {"91"}}, {"days": {"x"}}} {
 		if status, _, body := w.post("/workspaces/run-brave-otter/share", form); status != 422 || !strings.Contains(body, "one day to 90") {
@@ -152,7 +164,8 @@ func TestShare(t *testing.T) {
 		t.Errorf("a reload is counted: %+v, status %d", n, resp.StatusCode)
 	}
 	if !testing.Short() {
-		w.lookAt("/workspaces/run-brave-otter/share", "/settings/links", paths[0], paths[1])
+		w.lookAt("/workspaces/run-brave-otter/share", "/workspaces/run-brave-otter/export", "/settings/links", paths[0], paths[1],
+			"/shared/none/none")
 	}
 
 	bo := route.Who{Subject: "bo", Repo: "*", Scopes: []string{gitd.ScopeRead}, Name: "Bo", Email: "bo@example.org"}
@@ -168,7 +181,7 @@ func TestShare(t *testing.T) {
 	if status, _, _ := w.post("/settings/links/"+id+"/revoke", url.Values{}); status != 404 {
 		t.Errorf("somebody else revokes a link: %d", status)
 	}
-	status, _, body := w.post("/workspaces/run-brave-otter/share", url.Values{"days": {"1"}})
+	status, _, body = w.post("/workspaces/run-brave-otter/share", url.Values{"days": {"1"}})
 	bos := html.UnescapeString(link(t, body, `<code class="token">http://[^/]+(/shared/[^<]+)<`))
 	if status != 200 {
 		t.Fatalf("%d %s", status, body)
@@ -200,6 +213,13 @@ func TestShare(t *testing.T) {
 	}
 	if status, _, body := w.anybody(paths[0]); status != 404 || !strings.Contains(body, "has ended") {
 		t.Errorf("a revoked link: %d", status)
+	} else {
+		parse(t, "a revoked link", body).check()
+	}
+	const of = " run:brave-otter"
+	if got, want := logged(), []string{"share.make" + of, "share.make" + of + "/" + run.ID, "export.link" + of + "/" + run.ID, "share.make" + of,
+		"share.make" + of, "share.revoke" + of}; !slices.Equal(got, want) {
+		t.Errorf("the log of actions has %q, want %q", got, want)
 	}
 	again := &share.Store{Options: people.Options{Git: w.git}}
 	if err := again.Open(t.Context()); err != nil {
@@ -251,6 +271,26 @@ func TestShareMoment(t *testing.T) {
 	readOnly(t, path, path, body)
 	if !testing.Short() {
 		w.lookAt(path)
+	}
+}
+
+// logged has the actions of people kept from now on, and returns a function that returns those so far.
+func (w *world) logged() func() []string {
+	var mu sync.Mutex // guards list
+	var list []string
+	w.mux.Audit = func(_ *route.Call, action, object, result string) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if result != route.ResultOK {
+			object += ": " + result
+		}
+		list = append(list, action+" "+object)
+		return nil
+	}
+	return func() []string {
+		mu.Lock()
+		defer mu.Unlock()
+		return slices.Clone(list)
 	}
 }
 

@@ -35,7 +35,7 @@ const (
 	explainedWithin = 10 * time.Second
 )
 
-// sourceData is the data of the pages of files and commits. All texts are clean.
+// sourceData is the data of the pages of files and commits. All texts except At are clean.
 type sourceData struct {
 	Repo, RepoPath string
 	At             string // the branch or commit as the path of the page has it; empty means the base

@@ -1,6 +1,7 @@
 // The page of changes: keys, files that open in place, and marks that need no new page.
 
 import { isSingleKey } from './keys';
+import { toast } from './toast';
 import { documentOf } from './trusted';
 
 const root = document.querySelector<HTMLElement>('.review');
@@ -45,10 +46,24 @@ function goToChange(step: number) {
   else next.querySelector<HTMLElement>('.add > a, .del > a, a')?.focus({ preventScroll: true });
 }
 
-/** Puts the form of a comment after its line. The link of a line's number leads to the page with that form. */
+/** Returns an element of another page of this server, or null if that cannot be had. */
+async function elementAt(href: string, id: string): Promise<HTMLElement | null> {
+  const answer = await fetch(href, { headers: { Accept: 'text/html' } }).catch(() => null);
+  return answer?.ok ? documentOf(await answer.text()).getElementById(id) : null;
+}
+
+/**
+ * Puts the form of a comment after its line. The link of a line's number leads to the page with that form. A form with words stays where
+ * it is.
+ */
 async function comment(link: HTMLAnchorElement) {
-  const answer = await fetch(link.href, { headers: { Accept: 'text/html' } });
-  const form = answer.ok ? documentOf(await answer.text()).getElementById('line-form') : null;
+  const words = document.querySelector<HTMLTextAreaElement>('#line-form textarea');
+  if (words?.value) {
+    words.focus();
+    toast('Keep this comment as a draft first, or cancel it.');
+    return;
+  }
+  const form = await elementAt(link.href, 'line-form');
   const line = link.closest('.patch > .l, .patch > .r');
   if (!form || !line) { location.assign(link.href); return; }
   document.getElementById('line-form')?.remove();
@@ -70,8 +85,7 @@ function close(f: HTMLElement | undefined) {
 
 /** Puts a file of another page of this server in the place of the same file here. */
 async function open(f: HTMLElement, href: string) {
-  const answer = await fetch(href, { headers: { Accept: 'text/html' } });
-  const found = answer.ok ? documentOf(await answer.text()).getElementById(f.id) : null;
+  const found = await elementAt(href, f.id);
   if (!found) { location.assign(href); return; }
   f.replaceWith(found);
   go(found);
@@ -81,8 +95,8 @@ async function mark(form: HTMLFormElement) {
   const f = form.closest<HTMLElement>('.dfile')!;
   const button = form.querySelector('button')!;
   const on = form.querySelector<HTMLInputElement>('[name=on]')!;
-  const answer = await fetch(form.action, { method: 'POST', body: new URLSearchParams(new FormData(form) as unknown as Record<string, string>), redirect: 'manual' });
-  if (answer.type !== 'opaqueredirect' && !answer.ok) { form.submit(); return; }
+  const answer = await fetch(form.action, { method: 'POST', body: new URLSearchParams(new FormData(form) as unknown as Record<string, string>), redirect: 'manual' }).catch(() => null);
+  if (answer?.type !== 'opaqueredirect' && !answer?.ok) { form.submit(); return; }
   const viewed = on.value === '1';
   on.value = viewed ? '0' : '1';
   button.setAttribute('aria-pressed', String(viewed));

@@ -2,7 +2,9 @@
 
 /** Opens the step that the address names, as in #step or #step.L120. */
 function jump() {
-  const at = /^#(.+?)(?:\.L(\d+))?$/.exec(decodeURIComponent(location.hash));
+  let hash = location.hash;
+  try { hash = decodeURIComponent(hash); } catch { /* it is no code of a text, such as "#%" */ }
+  const at = /^#(.+?)(?:\.L(\d+))?$/.exec(hash);
   const row = at && [...document.querySelectorAll<HTMLDetailsElement>('details[data-step]')].find(d => d.dataset.step === at[1]);
   if (!row) return;
   if (at[2]) {
