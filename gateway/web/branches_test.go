@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gateway/web"
 	"github.com/ramus-dev/ramus/gateway/web/webtest"
 	"github.com/ramus-dev/ramus/gitd"
@@ -125,6 +126,13 @@ func TestBranchPages(t *testing.T) {
 	if !testing.Short() {
 		w.lookAt("/repos/app/branches", "/repos/app/branches?kind=others&skip=60", "/repos/app/radar",
 			strings.ReplaceAll(shown, "&amp;", "&"), "/repos/app/radar?one=topic&other=ramus/run-otter", "/repos/app/radar?of=topic", "/repos/app")
+		if _, err := w.git.Create(t.Context(), "empty"); err != nil {
+			t.Fatal(err)
+		}
+		w.lookAt("/repos/empty", "/repos/empty/files", "/repos/empty/log", "/repos/empty/branches", "/repos/empty/radar")
+		w.become(route.NewStranger("app"))
+		w.lookAt("/repos/app", "/repos/app/files?path=README", "/repos/app/files?path=README&why=1", "/repos/app/log", "/repos/app/branches")
+		w.become(ada)
 		w.repositoryByKeyboard()
 	}
 }

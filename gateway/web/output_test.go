@@ -79,7 +79,7 @@ echo 'the <i>End</i>'; printf half`}})
 	_, _, run := w.get("/workspaces/run-otter/runs/" + r.ID)
 	contains("the run", run, `data-step="exec"`, "half</pre>", "all lines")
 	if !testing.Short() {
-		w.lookAt(path+"&line=603", path+"&q=1", "/workspaces/run-otter/runs/"+r.ID)
+		w.lookAt(path+"&line=603", path+"&q=1", path+"&q=nowhere", path+"&stream=stderr", path+"&line=x", "/workspaces/run-otter/runs/"+r.ID)
 	}
 }
 

@@ -80,6 +80,6 @@ func TestSearchPage(t *testing.T) {
 		t.Errorf("a step that is not there answers %d", status)
 	}
 	if !testing.Short() {
-		w.lookAt("/search?q=needle", place)
+		w.lookAt("/search?q=needle", "/search?q=nowhere", place)
 	}
 }

@@ -235,6 +235,10 @@ func TestShare(t *testing.T) {
 	if status, _, _ := w.anybody(paths[1]); status != 404 {
 		t.Errorf("a link after its end: %d", status)
 	}
+	if !testing.Short() {
+		w.lookAtAnswer("/workspaces/run-brave-otter/share", "/share", "Copy it now")
+		w.lookAtAnswer("/workspaces/run-brave-otter/export", "/export", "A link to")
+	}
 }
 
 // TestShareMoment shares one command of a timeline, and shows none of the others.

@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -179,6 +180,8 @@ func TestTimelineForms(t *testing.T) {
 	}
 	if !testing.Short() {
 		w.lookAt(pinned)
+		w.lookAtAnswer(path+"?n=2", "/timeline/pick", "main has the step", "Nothing was changed")
+		w.lookAtAnswer(path+"?n=3", "/timeline/pick", "does not fit on main")
 	}
 }
 
@@ -316,6 +319,29 @@ func (w *world) lookAt(paths ...string) {
 		var wide []string
 		if p.Eval(widerThanWindow, &wide); len(wide) > 0 {
 			w.t.Errorf("%s is wider than 320 px: %v", path, wide)
+		}
+	}
+}
+
+// lookAtAnswer looks at the page that answers a form of another page, which is found by the end of its action. The answer has one of the texts.
+func (w *world) lookAtAnswer(path, action string, want ...string) {
+	w.t.Helper()
+	axe, err := os.ReadFile(axeFile)
+	if err != nil {
+		w.t.Skip("cannot look at it here: `npm ci` in gateway/web brings axe-core")
+	}
+	p := webtest.Start(w.t).Open(nil)
+	for _, l := range []look{{1440, 900, "light"}, {390, 844, "dark"}} {
+		p.Look(l.width, l.height, l.theme)
+		p.Go(w.server.URL + path)
+		p.Follow(func() { p.Eval(`document.querySelector('form[action$=`+webtest.Quote(action)+`]').submit()`, nil) })
+		var text string
+		p.Eval(`document.querySelector('main').innerText`, &text)
+		if !slices.ContainsFunc(want, func(s string) bool { return strings.Contains(text, s) }) {
+			w.t.Errorf("the answer of %s has none of %q: %s", action, want, text)
+		}
+		for _, fault := range append(p.Faults(), p.Axe(string(axe))...) {
+			w.t.Errorf("the answer of %s, %d px, %s: %s", action, l.width, l.theme, fault)
 		}
 	}
 }
