@@ -40,6 +40,18 @@ func (w *world) branch(name string, files map[string]string) {
 	}
 }
 
+// until gets a page until it has a text, or lacks it if has is false. On a busy machine pages leave out what takes too long.
+func (w *world) until(path, text string, has bool) (body string) {
+	w.t.Helper()
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+		if _, _, body = w.get(path); strings.Contains(body, text) == has {
+			return body
+		}
+	}
+	w.t.Fatalf("%s after a minute: has %q is not %v: %s", path, text, has, body)
+	return ""
+}
+
 // expect returns a page that has all the texts.
 func (w *world) expect(path string, want ...string) string {
 	w.t.Helper()
@@ -70,6 +82,7 @@ func TestBranchPages(t *testing.T) {
 		}
 		w.branch(name, map[string]string{fmt.Sprintf("%d.txt", i): "1\n"})
 	}
+	w.until("/repos/app/radar", "to compare yet", false)
 	first := w.expect("/repos/app/branches", "ramus/run-otter", "many/29", "/workspaces/run-heron", "1 conflict",
 		`href="/repos/app/radar?of=ramus%2Frun-otter"`, "Complete")
 	if n := strings.Count(first, "<tr data-key"); n != 30 {

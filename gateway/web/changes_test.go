@@ -120,6 +120,7 @@ func reviewedWith(t *testing.T, change func(*web.API)) *world {
 func TestChanges(t *testing.T) {
 	w := reviewed(t)
 	const path = "/workspaces/run-otter/changes"
+	w.until(path, `<mark><span class="s">30</span></mark>`, true)
 	status, _, body := w.get(path)
 	parse(t, "changes", body).check()
 	for _, want := range []string{"10 files", `<mark><span class="s">30</span></mark>`, `<mark><span class="s">thirty</span></mark>`, `class="l del"`, `-L33"`, `-R33"`, "old name.txt → new name.txt",
@@ -165,7 +166,7 @@ func TestColoursOfPart(t *testing.T) {
 	old := w.commit(otter, []gitd.File{{Path: "doc.go", Content: []byte(text)}})
 	fresh := w.commit(otter, []gitd.File{{Path: "doc.go", Content: []byte(strings.Replace(text, "*/", "and more\n*/", 1))}})
 	for _, query := range []string{"", "&context=20", "&context=20&view=split"} {
-		_, _, body := w.get(fmt.Sprintf("/workspaces/run-otter/changes?file=doc.go&a=%s&b=%s%s", old, fresh, query))
+		body := w.until(fmt.Sprintf("/workspaces/run-otter/changes?file=doc.go&a=%s&b=%s%s", old, fresh, query), `<span class="cm">`, true)
 		if n := strings.Count(body, `<span class="cm">if x := `); n < 3 || strings.Contains(body, `<span class="k">if`) ||
 			!strings.Contains(body, `<span class="kd">var</span>`) {
 			t.Errorf("%s: %d lines of the comment: %s", query, n, body)
