@@ -128,6 +128,19 @@ func TestTimelineForms(t *testing.T) {
 		return strings.Join(names, " ")
 	}
 
+	// A fork at the failed command has the file that only its shell made.
+	_, _, body = w.get(path + "?n=2")
+	fork, err := url.Parse(link(t, body, `btn primary" href="(/workspaces/new\?[^"]+)"`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	form := fork.Query()
+	form.Set("name", "forked")
+	if status, header, answer := w.post("/workspaces/new", form); status != 303 {
+		t.Errorf("a fork answers %d: %s", status, answer)
+	} else if got := files(settled(header.Get("Location"))); got != "README a b" {
+		t.Errorf("the fork at the failed command: %s", got)
+	}
 	if got := files(settled(post("continue", url.Values{"at": {at(1)}, "prompt": {"write d four\nsay done"}}))); got != "README a b d" {
 		t.Errorf("with other words after the failed command: %s", got)
 	}

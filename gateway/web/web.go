@@ -110,6 +110,7 @@ type API struct {
 	visits   visits
 	// distances are those of branches from their bases.
 	distances distances
+	notes     conflictNotes
 }
 
 // Budget bounds the use of models by one run. Fields that are zero do not bound it.

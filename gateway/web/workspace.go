@@ -44,6 +44,8 @@ type workData struct {
 	Present []string
 	Boot    []bootLine
 	Run     *runRow
+	// Conflict is a branch with which that of the workspace does not merge. Nil means that none is known.
+	Conflict *conflictNote
 	// Visit is set if the workspace is removed when its terminals have ended and nothing was changed.
 	Visit bool
 	// Tournaments were forked from the workspace, the newest first.
@@ -99,6 +101,7 @@ func (api *API) workspacePageWith(c *route.Call, set func(*Page)) (*Page, error)
 	d := &workData{workspaceRow: api.workspaceRow(c, s), MayChange: c.Who.CheckChangeCaller(st) == nil}
 	d.Owns = api.Workspaces.Privacy != nil && d.MayChange && s.Owner.ID != "" && (c.Who.Admin() || s.Owner.ID == c.Who.Subject)
 	d.Present = api.present(c.Who, s)
+	d.Conflict = api.notes.of(c, api, s)
 	d.Visit = isVisit(api.Executor.OfCaller(s.Caller))
 	if !s.Status.Serves() {
 		events, err := api.Workspaces.BootLog(ctx, s)
