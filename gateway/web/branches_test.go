@@ -95,7 +95,7 @@ func TestBranchPages(t *testing.T) {
 	if works := w.expect("/repos/app/branches?kind=workspaces", `data-label="Ahead">1<`, `data-label="Behind">0<`); strings.Contains(works, "topic") {
 		t.Errorf("another branch is among those of workspaces: %s", works)
 	}
-	w.until("/workspaces/run-otter", `radar?of=ramus%2Frun-otter">conflicts with ramus/run-heron in clash.txt:`, true)
+	w.until("/workspaces/run-otter", `radar?of=ramus%2Frun-otter">Conflicts with ramus/run-heron in clash.txt:`, true)
 	radar := w.expect("/repos/app/radar", `class="hit"`, "clash.txt:", "33 live branches, 561 pairs compared")
 	shown := link(t, radar, `class="hit"><a href="([^"#]+)`)
 	body := w.expect(shown, "otter &lt;b&gt;", "heron", "Tell its agent", `id="conflict"`)

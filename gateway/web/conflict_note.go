@@ -67,7 +67,7 @@ func (api *API) newConflictNote(c *route.Call, s workspace.Workspace) *conflictN
 	if other == s.Caller.Branch() {
 		other = first.Other
 	}
-	note := &conflictNote{Text: "conflicts with " + render.OneLine(other, 80),
+	note := &conflictNote{Text: "Conflicts with " + render.OneLine(other, 80),
 		Path: sourcePath(s.Repository, "radar", url.Values{"of": {s.Caller.Branch()}})}
 	if len(first.Files) > 0 {
 		note.Text += " in " + render.OneLine(fileAndLine(first.Files[0]), 80)
