@@ -18,6 +18,14 @@ import (
 	"github.com/ramus-dev/ramus/gitd"
 )
 
+// shareLines connects the comments on lines of a server with its engineer.
+func shareLines(k *shop, s *gateway.Server) *comment.Comments {
+	find := &lookup.Lookup{Executor: s.Executor, Git: s.Git}
+	c := comment.NewComments(s.Executor, &conversation.Talk{Executor: s.Executor, Find: find}, find, s.Executor.Bot, time.Now)
+	c.Tasks, k.engineer.Lines, s.Comments = k.engineer, c, c
+	return c
+}
+
 // conversational is a forge at which ramus neither begins threads on lines nor resolves them.
 type conversational struct{ forge.Forge }
 
@@ -26,9 +34,7 @@ func TestLinesInConversation(t *testing.T) {
 	t.Parallel()
 	var comments *comment.Comments
 	k := openShopServing(t, nil, nil, func(k *shop, s *gateway.Server) {
-		find := &lookup.Lookup{Executor: s.Executor, Git: s.Git}
-		comments = comment.NewComments(s.Executor, &conversation.Talk{Executor: s.Executor, Find: find}, find, s.Executor.Bot, time.Now)
-		comments.Tasks, k.engineer.Lines, s.Comments = k.engineer, comments, comments
+		comments = shareLines(k, s)
 		upstream := k.engineer.Upstream
 		k.engineer.Upstream = func(repo string) (gitd.Upstream, forge.Repo, bool) {
 			up, at, ok := upstream(repo)
@@ -97,9 +103,7 @@ func TestEngineerLines(t *testing.T) {
 	t.Parallel()
 	var comments *comment.Comments
 	k := openShopServing(t, nil, nil, func(k *shop, s *gateway.Server) {
-		find := &lookup.Lookup{Executor: s.Executor, Git: s.Git}
-		comments = comment.NewComments(s.Executor, &conversation.Talk{Executor: s.Executor, Find: find}, find, s.Executor.Bot, time.Now)
-		comments.Tasks, k.engineer.Lines, s.Comments = k.engineer, comments, comments
+		comments = shareLines(k, s)
 	})
 	task := k.raised("write made.txt made")
 	work := func() comment.Work {
