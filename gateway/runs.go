@@ -7,9 +7,11 @@ import (
 	"iter"
 	"net/http"
 	"strconv"
+	"sync"
 
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/gateway/gather"
 	"github.com/ramus-dev/ramus/gateway/lookup"
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gateway/workspace"
@@ -21,10 +23,15 @@ type runsAPI struct {
 	Executor *executor.Executor
 	find     *lookup.Lookup
 	privacy  workspace.Privacy // nil means that nothing is private
+	desk     *gather.Desk      // nil for the only server
+
+	here   *gather.Question[struct{}, bool]
+	others *gather.Stream[struct{}, record.Event]
 }
 
 // Routes returns the routes of runs.
 func (api *runsAPI) Routes() []route.Route {
+	api.ask()
 	return []route.Route{
 		{Method: "GET", Pattern: "/api/runs", Access: route.AccessRead, Summary: "List runs, newest first",
 			Query: listQuery{}, Response: []record.Run{}, Handle: api.runs},
@@ -312,25 +319,105 @@ func (api *runsAPI) watch(c *route.Call) error {
 		}
 		q.Caller = st.Caller.String()
 	}
-	var keep func(record.Event) bool
-	if !c.Who.Local && !c.Who.Admin() {
-		keep = api.ofRepo(c)
+	if q.Caller != "" || api.desk.Alone() {
+		return c.Follow(route.Feed{Events: func(ctx context.Context) iter.Seq2[record.Event, error] {
+			return api.watchHere(ctx, c.Who, q.Caller)
+		}})
 	}
-	return c.Follow(route.Feed{
-		Events: func(ctx context.Context) iter.Seq2[record.Event, error] { return api.Executor.Watch(ctx, q.Caller) },
-		Keep:   keep,
+	ctx, lack := gather.Collect(c.R.Context())
+	if _, err := api.here.Ask(ctx, c.Who, struct{}{}); err != nil {
+		return err
+	}
+	gather.SetMissing(c.W.Header(), lack.Names())
+	return c.Follow(route.Feed{Events: func(ctx context.Context) iter.Seq2[record.Event, error] { return api.watchAll(ctx, c.Who) }})
+}
+
+// ask makes the questions to other replicas.
+func (api *runsAPI) ask() {
+	api.here = gather.New(api.desk, "here", func(context.Context, route.Who, struct{}) (bool, error) { return true, nil })
+	api.others = gather.NewStream(api.desk, "events", func(ctx context.Context, who route.Who, _ struct{}, send func(record.Event) error) error {
+		for e, err := range api.watchHere(ctx, who, "") {
+			if err == nil {
+				err = send(e)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
 	})
+}
+
+// watchAll returns the events of all replicas that a person may see.
+func (api *runsAPI) watchAll(ctx context.Context, who route.Who) iter.Seq2[record.Event, error] {
+	return func(yield func(record.Event, error) bool) {
+		ctx, cancel := context.WithCancel(ctx)
+		var work sync.WaitGroup
+		defer work.Wait()
+		defer cancel()
+		others := make(chan record.Event)
+		work.Go(func() {
+			api.others.Follow(ctx, who, struct{}{}, func(e record.Event) {
+				select {
+				case others <- e:
+				case <-ctx.Done():
+				}
+			}, func() {})
+		})
+		type item struct {
+			event record.Event
+			err   error
+		}
+		own := make(chan item)
+		work.Go(func() {
+			defer close(own)
+			for e, err := range api.watchHere(ctx, who, "") {
+				select {
+				case own <- item{e, err}:
+				case <-ctx.Done():
+					return
+				}
+			}
+		})
+		for {
+			var next item
+			ok := true
+			select {
+			case next, ok = <-own:
+			case next.event = <-others:
+			}
+			if !ok || !yield(next.event, next.err) {
+				return
+			}
+		}
+	}
+}
+
+// watchHere returns the events of this server that a person may see.
+func (api *runsAPI) watchHere(ctx context.Context, who route.Who, caller string) iter.Seq2[record.Event, error] {
+	events := api.Executor.Watch(ctx, caller)
+	if who.Local || who.Admin() {
+		return events
+	}
+	sees := api.ofRepo(ctx, who)
+	return func(yield func(record.Event, error) bool) {
+		for e, err := range events {
+			if (err != nil || sees(e)) && !yield(e, err) {
+				return
+			}
+		}
+	}
 }
 
 // ofRepo returns a filter of events that keeps those of runs that the caller may see. A run's repository and branch
 // never change, so each run is looked up once. Work becomes private while somebody watches, so each event is decided.
-func (api *runsAPI) ofRepo(c *route.Call) func(record.Event) bool {
+func (api *runsAPI) ofRepo(ctx context.Context, who route.Who) func(record.Event) bool {
 	const most = 10_000 // a forgotten run costs one lookup; remembering all runs would cost memory
 	known := map[string]record.Run{}
 	return func(e record.Event) bool {
 		r, ok := known[e.Run]
 		if !ok {
-			found, err := api.Executor.Run(c.R.Context(), e.Run)
+			found, err := api.Executor.Run(ctx, e.Run)
 			if err != nil {
 				return false
 			}
@@ -340,6 +427,6 @@ func (api *runsAPI) ofRepo(c *route.Call) func(record.Event) bool {
 			r = record.Run{Repo: found.Repo, Branch: found.Branch, Caller: found.Caller}
 			known[e.Run] = r
 		}
-		return c.Who.SeesRun(r)
+		return who.SeesRun(r)
 	}
 }

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"cmp"
+	"context"
 	"log/slog"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/export"
 	"github.com/ramus-dev/ramus/gateway/files"
 	"github.com/ramus-dev/ramus/gateway/forgekey"
+	"github.com/ramus-dev/ramus/gateway/gather"
 	"github.com/ramus-dev/ramus/gateway/live"
 	"github.com/ramus-dev/ramus/gateway/lookup"
 	"github.com/ramus-dev/ramus/gateway/mcp"
@@ -41,11 +43,12 @@ func (s *Server) setUpAlone() {
 	m := newMetrics(s)
 	s.setMux(m)
 
+	desk := s.newDesk()
 	find := &lookup.Lookup{Executor: s.Executor, Git: s.Git}
 	s.preview = &preview.API{Executor: s.Executor, Verify: s.mux.Verify, Find: find, Links: s.Links, Origin: s.Preview,
 		Log: s.Log, Now: s.Now}
 	before := &past.API{Executor: s.Executor, Git: s.Git, Find: find, Links: s.Links,
-		Branches: cmp.Or(s.Radar, &radar.Radar{}), Now: s.Now}
+		Branches: cmp.Or(s.Radar, &radar.Radar{}), Desk: desk, Now: s.Now}
 	parcels := export.New(s.Executor, find)
 	parcels.Links, parcels.Loopback, parcels.Version, parcels.Now = s.Links, s.Loopback, s.Version, s.Now
 	s.mcp = &mcp.API{Executor: s.Executor, Engineer: s.Engineer, Find: find, Past: before, Leader: s.Leader, Exports: parcels, Links: s.Links,
@@ -66,7 +69,8 @@ func (s *Server) setUpAlone() {
 	s.web = &web.API{Executor: s.Executor, Git: s.Git, Find: find, Workspaces: places, Evidence: s.pages, Past: before,
 		Engineer: s.Engineer, Live: &live.API{Hub: &live.Hub{}, Watch: s.Executor}, NoScript: s.NoScript,
 		Machines: machines, Cloud: s.Nodes, Address: s.prefix(), Secrets: s.Secrets, Budget: s.Budget, Log: s.Log, Now: s.Now,
-		Changes: &changes.Changes{}, Seen: s.Seen, Exports: parcels, SSHPort: s.SSHPort}
+		Changes: &changes.Changes{}, Seen: s.Seen, Exports: parcels, SSHPort: s.SSHPort, Desk: desk, NewCall: s.mux.NewCall}
+	shareTopics(desk, s.web.Live)
 	shares := s.sharing(find)
 	s.mcp.Shares, s.web.Shares = shares, shares
 	if s.People != nil {
@@ -96,7 +100,7 @@ func (s *Server) setUpAlone() {
 		&aboutAPI{Executor: s.Executor, Git: s.Git, Records: s.Records, find: find, Version: s.Version,
 			Engine: s.Engine, Streams: s.Streams, Leader: s.Leader, metrics: m, spec: func() []byte { return s.spec }},
 		&reposAPI{Executor: s.Executor, Git: s.Git, Mirrors: s.Mirrors, Names: s.Names, find: find, Log: s.Log},
-		&runsAPI{Executor: s.Executor, find: find, privacy: places.Privacy},
+		&runsAPI{Executor: s.Executor, find: find, privacy: places.Privacy, desk: desk},
 		&callersAPI{Executor: s.Executor, Git: s.Git, find: find},
 		before,
 		parcels,
@@ -165,6 +169,30 @@ func (s *Server) setMux(m *metrics) {
 	}
 	if s.Replicas != nil {
 		s.connectReplicas()
+	}
+}
+
+// newDesk returns what asks the other replicas. It returns nil for the only server.
+func (s *Server) newDesk() *gather.Desk {
+	if s.Replicas == nil {
+		return nil
+	}
+	desk := &gather.Desk{Name: s.Replicas.Group.Name, Others: s.Replicas, Veil: s.mux.Veil}
+	s.Replicas.Desk = desk
+	return desk
+}
+
+// shareTopics has open pages wake by what changes at other replicas.
+func shareTopics(desk *gather.Desk, pages *live.API) {
+	if desk == nil {
+		return
+	}
+	topics := gather.NewStream(desk, "topics", func(ctx context.Context, _ route.Who, _ struct{}, send func([]string) error) error {
+		pages.Topics(ctx, send)
+		return nil
+	})
+	pages.Others = func(ctx context.Context, wake func(topics ...string), lost func()) {
+		topics.Follow(ctx, route.Who{}, struct{}{}, func(t []string) { wake(t...) }, lost)
 	}
 }
 

@@ -50,6 +50,7 @@ func connect(ctx context.Context, e *env) (*connection, error) {
 		return nil, err
 	}
 	c.client = client.Socket(c.dial)
+	c.client.Missing = e.warnMissing
 	// Dial once now, so that the reason why a server cannot start is reported unchanged.
 	conn, err := c.dial(ctx)
 	if err != nil {
@@ -72,6 +73,7 @@ func remote(ctx context.Context, e *env) (*client.Client, error) {
 		}
 	}
 	c := client.New(cmp.Or(newest(ctx, urls), urls[0]), e.getenv("RAMUS_TOKEN"))
+	c.Missing = e.warnMissing
 	if len(urls) > 1 {
 		c.Elsewhere = func(ctx context.Context) string { return newest(ctx, urls) }
 	}
@@ -125,7 +127,9 @@ func runningServer(ctx context.Context, e *env) (*client.Client, error) {
 	if err := conn.Close(); err != nil {
 		return nil, err
 	}
-	return client.Socket(func(ctx context.Context) (net.Conn, error) { return dialSocket(ctx, config.Data) }), nil
+	c := client.Socket(func(ctx context.Context) (net.Conn, error) { return dialSocket(ctx, config.Data) })
+	c.Missing = e.warnMissing
+	return c, nil
 }
 
 // patience is how long to wait for another process without a message.

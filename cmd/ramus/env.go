@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	"github.com/ramus-dev/ramus/gateway/client"
 	"github.com/ramus-dev/ramus/gateway/route"
@@ -20,6 +21,9 @@ type env struct {
 	json, keep           bool
 
 	conn *connection // nil until a command needs a server
+
+	warning sync.Mutex // guards warned
+	warned  string     // the replicas that warnMissing named last
 }
 
 func newEnv(io stdio, environ []string) *env { return &env{stdio: io, environ: environ} }
@@ -85,6 +89,18 @@ func (e *env) clientFor(ctx context.Context, args []string, least, most int, wha
 		return nil, err
 	}
 	return e.client(ctx)
+}
+
+// warnMissing prints which replicas an answer lacks. A command that asks again and again says so once.
+func (e *env) warnMissing(replicas []string) {
+	e.warning.Lock()
+	defer e.warning.Unlock()
+	names := strings.Join(replicas, ", ")
+	if names == e.warned {
+		return
+	}
+	e.warned = names
+	fmt.Fprintf(e.err, "ramus: the answer is not complete: %s does not answer; `ramus replica list` shows the replicas\n", e.safe(names))
 }
 
 // close closes the connection, and ends the server inside this process if there is one.

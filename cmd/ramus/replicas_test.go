@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -20,8 +21,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gorilla/websocket"
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/executor/search"
 	"github.com/ramus-dev/ramus/internal/programs"
 	"github.com/ramus-dev/ramus/internal/remains"
 	"github.com/ramus-dev/ramus/internal/standin/leasetest"
@@ -36,6 +39,7 @@ type replicaWorld struct {
 	env        []string // of all programs
 	procs      map[string]*replicaServer
 	token      string // of an administrator
+	cookie     string // of a session of the owner, for pages
 	key        string // of a person, for SSH
 }
 
@@ -217,6 +221,38 @@ func (w *replicaWorld) mustGit(dir string, args ...string) string {
 	return strings.TrimSpace(out)
 }
 
+var signInLink = regexp.MustCompile(`sign in at (http://\S+/auth/link\?code=\S+)`)
+
+// signIn begins a session of the owner of the server.
+func (w *replicaWorld) signIn(home *replicaServer) {
+	w.t.Helper()
+	link := signInLink.FindStringSubmatch(home.log.text())
+	if link == nil {
+		w.t.Fatalf("no link to sign in: %s", home.log.text())
+	}
+	once := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	resp, err := once.Get(link[1])
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	resp.Body.Close()
+	for _, c := range resp.Cookies() {
+		w.cookie = c.Name + "=" + c.Value
+	}
+	if w.cookie == "" {
+		w.t.Fatalf("the link answers %s without a cookie", resp.Status)
+	}
+}
+
+// authorize lets a request in, to pages by a session and to all else by a token.
+func (w *replicaWorld) authorize(r *http.Request) {
+	if w.cookie != "" && !strings.HasPrefix(r.URL.Path, "/api/") {
+		r.Header.Set("Cookie", w.cookie)
+		return
+	}
+	r.Header.Set("Authorization", "Bearer "+w.token)
+}
+
 // get asks a replica.
 func (w *replicaWorld) get(url string) (int, string) {
 	w.t.Helper()
@@ -224,7 +260,7 @@ func (w *replicaWorld) get(url string) (int, string) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	r.Header.Set("Authorization", "Bearer "+w.token)
+	w.authorize(r)
 	resp, err := http.DefaultClient.Do(r)
 	if err != nil {
 		return 0, err.Error()
@@ -311,6 +347,174 @@ func TestReplicas(t *testing.T) {
 	if _, err := w.git(work, "push", "-q", other.url+"/tool.git", "HEAD:refs/heads/late"); err == nil {
 		t.Error("it took a push")
 	}
+}
+
+// TestReplicasTogether looks at pages, searches and events of two servers at each of them, and at one while the other is away.
+func TestReplicasTogether(t *testing.T) {
+	if !sandboxed() {
+		t.Skip("cannot run here: no sandbox")
+	}
+	t.Parallel()
+	w := newTwoReplicas(t)
+	w.ramus("ramus-1", "repo", "import", "tool", filepath.Join(w.dir, "work"))
+	home, other := w.procs["ramus-0"], w.procs["ramus-1"]
+	w.signIn(home)
+
+	events := w.watch(home.url)
+	w.ramus("ramus-0", "exec", "otter", "--repo", "app", "--", "echo grapefruit of app")
+	w.ramus("ramus-1", "exec", "badger", "--repo", "tool", "--", "echo grapefruit of tool")
+	for _, caller := range []string{"run:otter/", "run:badger/"} {
+		if !events.has(caller) {
+			t.Errorf("/api/watch has no event of %s", caller)
+		}
+	}
+	for _, s := range []*replicaServer{home, other} {
+		for path, want := range map[string][]string{
+			"/dashboard":               {"run-otter", "run-badger"},
+			"/workspaces":              {"run-otter", "run-badger"},
+			"/workspaces/new":          {">app<", ">tool<"},
+			"/repos":                   {"/repos/app", "/repos/tool"},
+			"/search?q=grapefruit":     {"of app", "of tool", "run-otter", "run-badger"},
+			"/api/search?q=grapefruit": {"of app", "of tool"},
+			"/workspaces/run-otter":    {"otter"},
+			"/workspaces/run-badger":   {"badger"},
+		} {
+			code, body := w.get(s.url + path)
+			for _, text := range want {
+				if code != 200 || !strings.Contains(body, text) {
+					t.Errorf("%s at %s: %d, and %q is missing: %.3000s", path, s.url, code, text, body)
+				}
+			}
+			if strings.Contains(body, "not complete") || strings.Contains(body, "missing_replicas") {
+				t.Errorf("%s at %s names a replica that is away", path, s.url)
+			}
+		}
+	}
+	// The newest runs come first, and pages of an answer are those of the whole.
+	if out := w.ramus("ramus-0", "search", "grapefruit"); strings.Index(out, "of tool") > strings.Index(out, "of app") {
+		t.Errorf("the newest run is not first: %s", out)
+	}
+	var first, second search.Answer
+	w.getJSON(home.url+"/api/search?q=grapefruit&max=1", &first)
+	w.getJSON(home.url+"/api/search?q=grapefruit&max=1&after="+first.Next, &second)
+	if len(first.Hits) == 0 || len(second.Hits) == 0 || first.Hits[0].Run == second.Hits[0].Run || first.Hits[0].Repo != "tool" {
+		t.Errorf("the pages of an answer are %+v and %+v", first, second)
+	}
+
+	// A list that is open wakes by the work of another replica, and so does the page of its workspace.
+	list, page := w.follow(home.url, "/workspaces"), w.follow(home.url, "/workspaces/run-badger")
+	list.await("run-badger")
+	page.await("put")
+	list.drop()
+	page.drop()
+	w.ramus("ramus-1", "exec", "badger", "--", "echo once more")
+	list.await("At work")
+	page.await("once more")
+
+	// A replica that is away is named on pages, by the command line and in answers.
+	_ = w.stop("ramus-1", syscall.SIGTERM)
+	list.await("ramus-1 does not answer")
+	if _, body := w.get(home.url + "/repos"); !strings.Contains(body, "ramus-1 does not answer") || !strings.Contains(body, "/repos/app") {
+		t.Errorf("the page of repositories does not name the replica that is away: %s", body)
+	}
+	if _, body := w.get(home.url + "/api/search?q=grapefruit"); !strings.Contains(body, `"missing_replicas":["ramus-1"]`) {
+		t.Errorf("the search does not name the replica that is away: %s", body)
+	}
+	for _, args := range [][]string{{"ps"}, {"repo", "list"}, {"search", "grapefruit"}} {
+		out := w.ramus("ramus-0", args...)
+		if strings.Count(out, "ramus: the answer is not complete: ramus-1 does not answer") != 1 {
+			t.Errorf("ramus %s does not warn once: %s", strings.Join(args, " "), out)
+		}
+	}
+	w.start("ramus-1")
+	list.await(`"op":"drop","key":"lack"`)
+}
+
+// getJSON asks a replica.
+func (w *replicaWorld) getJSON(url string, v any) {
+	w.t.Helper()
+	code, body := w.get(url)
+	if err := json.Unmarshal([]byte(body), v); err != nil || code != http.StatusOK {
+		w.t.Errorf("%s: %d %s", url, code, body)
+	}
+}
+
+// heard is a text that grows until the test ends.
+type heard struct {
+	t    *testing.T
+	what string
+	lockedBuffer
+	from int // what await looks at begins here
+}
+
+// has waits for a text.
+func (h *heard) has(text string) bool {
+	for until := time.Now().Add(time.Minute); time.Now().Before(until); time.Sleep(20 * time.Millisecond) {
+		if strings.Contains(h.text()[h.from:], text) {
+			return true
+		}
+	}
+	return false
+}
+
+func (h *heard) await(text string) {
+	h.t.Helper()
+	if !h.has(text) {
+		h.t.Errorf("%s has no %q: %s", h.what, text, h.text()[h.from:])
+	}
+}
+
+// drop has await look at what comes from now on.
+func (h *heard) drop() { h.from = len(h.text()) }
+
+// watch follows all events at a replica.
+func (w *replicaWorld) watch(url string) *heard {
+	w.t.Helper()
+	r, err := http.NewRequestWithContext(w.t.Context(), http.MethodGet, url+"/api/watch", nil)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+w.token)
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	h := &heard{t: w.t, what: "the stream of events"}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_, _ = io.Copy(h, resp.Body)
+	}()
+	w.t.Cleanup(func() { resp.Body.Close(); <-done })
+	h.await("retry:") // it follows from here on
+	return h
+}
+
+// follow follows a page at a replica, as its script does. It begins with a page that shows nothing.
+func (w *replicaWorld) follow(url, path string) *heard {
+	w.t.Helper()
+	conn, _, err := websocket.DefaultDialer.Dial("ws"+strings.TrimPrefix(url, "http")+"/live",
+		http.Header{"Cookie": {w.cookie}, "Origin": {url}})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	h := &heard{t: w.t, what: "the page " + path}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			_, text, err := conn.ReadMessage()
+			if err != nil {
+				return
+			}
+			_, _ = h.Write(text)
+		}
+	}()
+	w.t.Cleanup(func() { conn.Close(); <-done })
+	if err := conn.WriteJSON(map[string]any{"sub": path, "have": map[string]string{}}); err != nil {
+		w.t.Fatal(err)
+	}
+	return h
 }
 
 // sshInto runs commands, a terminal, SFTP and a forwarded port in the container of a caller, at a replica that does not own it.

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"slices"
 	"sync"
@@ -340,7 +341,7 @@ func (ix *Index) Find(ctx context.Context, q Query, find func(name string) (reco
 	a := Answer{Hits: []Hit{}}
 	err = ix.use(func(db *bolt.DB) error {
 		return db.View(func(tx *bolt.Tx) error {
-			s := searcher{tx: tx, plan: p, query: q, answer: &a, most: cmp.Or(q.Max, defaultHits), until: time.Now().Add(searchTime)}
+			s := searcher{tx: tx, plan: p, query: q, answer: &a, most: cmp.Or(q.Max, DefaultHits), until: time.Now().Add(searchTime)}
 			return s.runs(ctx, from, find)
 		})
 	})
@@ -348,6 +349,20 @@ func (ix *Index) Find(ctx context.Context, q Query, find func(name string) (reco
 		return Answer{}, fmt.Errorf("cannot search: %w", err)
 	}
 	return a, nil
+}
+
+// PlaceOf returns an [Answer.Next] for the runs that were created at a time or before it. It is good at each replica.
+func PlaceOf(t time.Time) string {
+	return hex.EncodeToString(binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, uint64(max(0, t.UnixNano()))), math.MaxUint64))
+}
+
+// TimeOf returns the time of an [Answer.Next]. It returns false if there is none.
+func TimeOf(place string) (time.Time, bool) {
+	key, err := hex.DecodeString(place)
+	if err != nil || len(key) != runKeyBytes {
+		return time.Time{}, false
+	}
+	return time.Unix(0, int64(binary.BigEndian.Uint64(key))).UTC(), true
 }
 
 // searcher answers one query in one transaction.

@@ -16,9 +16,10 @@ import (
 const (
 	MaxQuery = 400 // bytes
 	MaxHits  = 200
+	// DefaultHits is [Query.Max] if that is 0.
+	DefaultHits = 50
 	// hitsEachRun bounds the hits of one run if the query is about several runs.
 	hitsEachRun = 10
-	defaultHits = 50
 	maxWords    = 16
 	maxHitText  = 400 // bytes
 )
@@ -64,6 +65,8 @@ type Answer struct {
 	Behind int `json:"behind,omitempty"`
 	// Cut is how many runs have more text than is indexed.
 	Cut int `json:"cut,omitempty"`
+	// Missing names the replicas that did not answer, of an installation of several.
+	Missing []string `json:"missing_replicas,omitempty"`
 }
 
 // ErrQuery is the error of a query that cannot be answered. It is a [record.ErrInvalid].

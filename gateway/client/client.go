@@ -30,6 +30,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/credential"
 	"github.com/ramus-dev/ramus/gateway/engineer"
 	"github.com/ramus-dev/ramus/gateway/evidence"
+	"github.com/ramus-dev/ramus/gateway/gather"
 	"github.com/ramus-dev/ramus/gateway/preview"
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gateway/session"
@@ -51,6 +52,9 @@ type Client struct {
 	// Elsewhere returns the address of the server that took the place of the one at URL, or "" if it knows none. It is asked
 	// when a stream of events breaks, which then goes on there, as do all later requests. Nil means that there is none.
 	Elsewhere func(ctx context.Context) string
+	// Missing, if not nil, is called with the names of the replicas whose items an answer lacks, because they do not answer. It
+	// may be called concurrently.
+	Missing func(replicas []string)
 	// Agent is sent as User-Agent. If it is empty, "ramus" is sent.
 	Agent string
 
@@ -171,6 +175,9 @@ func (c *Client) exchange(ctx context.Context, method, path string, body io.Read
 			return nil, ctx.Err()
 		}
 		return nil, fmt.Errorf("cannot reach the ramus server: %w", err)
+	}
+	if names := gather.Missing(resp.Header); len(names) > 0 && c.Missing != nil {
+		c.Missing(names)
 	}
 	return resp, nil
 }

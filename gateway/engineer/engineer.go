@@ -131,7 +131,7 @@ type TaskFilter struct {
 	Active bool // only tasks that are neither complete nor failed
 	Max    int  // the default is 100
 	// Keep excludes the tasks for which it returns false. If it is nil, no task is excluded.
-	Keep func(record.Task) bool
+	Keep func(record.Task) bool `json:"-"`
 }
 
 func (f TaskFilter) fits(t record.Task) bool {

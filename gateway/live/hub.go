@@ -39,6 +39,7 @@ func RepoTopic(name string) string { return "repo/" + name }
 type Hub struct {
 	mu      sync.Mutex // guards all below
 	sleeper map[*sleeper]struct{}
+	taps    map[*tap]struct{}
 }
 
 // sleeper is a view that waits for a change.
@@ -53,10 +54,34 @@ type sleeper struct {
 // maxChanged bounds the topics that a sleeper notes. More of them wake it.
 const maxChanged = 64
 
-// Wake wakes the views of topics.
+// Wake wakes the views of topics, here and at other replicas.
 func (h *Hub) Wake(topics ...string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	for t := range h.taps {
+		t.add(topics)
+	}
+	h.wake(topics)
+}
+
+// WakeHere wakes the views of topics of this server alone.
+func (h *Hub) WakeHere(topics ...string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.wake(topics)
+}
+
+// WakeAll wakes all views of this server.
+func (h *Hub) WakeAll() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for s := range h.sleeper {
+		s.signal()
+	}
+}
+
+// wake wakes views. mu is held.
+func (h *Hub) wake(topics []string) {
 	for s := range h.sleeper {
 		switch {
 		case !s.listens:

@@ -52,6 +52,9 @@ type API struct {
 	Render func(c *route.Call, at *url.URL) (View, error)
 	// Watch has the events that wake views, while there is a socket.
 	Watch Watcher
+	// Others calls wake with the topics that change at other servers of the installation, and lost if some may have been missed, until
+	// ctx ends. Nil means that there are none.
+	Others func(ctx context.Context, wake func(topics ...string), lost func())
 	// Access is the class of the route.
 	Access route.Access
 	Now    func() time.Time
@@ -59,7 +62,9 @@ type API struct {
 	mu      sync.Mutex // guards all below
 	sockets map[string]int
 	all     int
+	held    int    // sockets and taps, which need the events
 	asleep  func() // ends the watching of events, and waits for it
+	alone   func() // ends the watching of other servers, and waits for it
 }
 
 // Routes returns the route of the socket.
@@ -80,26 +85,20 @@ func (api *API) enter(who route.Who) (leave func(), err error) {
 	}
 	api.sockets[who.Subject]++
 	if api.all++; api.all == 1 {
-		api.asleep = api.watch()
+		api.alone = api.follow()
 	}
+	api.hold()
 	return func() {
 		api.mu.Lock()
 		defer api.mu.Unlock()
+		api.release()
 		if api.all--; api.all == 0 {
-			api.asleep()
+			api.alone()
 		}
 		if api.sockets[who.Subject]--; api.sockets[who.Subject] == 0 {
 			delete(api.sockets, who.Subject)
 		}
 	}, nil
-}
-
-// watch wakes views by events until end is called.
-func (api *API) watch() (end func()) {
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() { defer close(done); api.Hub.Follow(ctx, api.Watch) }()
-	return func() { cancel(); <-done }
 }
 
 // sameOrigin reports whether a request comes from a page of this server.

@@ -32,8 +32,8 @@ func (api *API) searchTool(who route.Who) usableTool {
 			if err := c.read(&q); err != nil {
 				return toolResult{}, err
 			}
-			a, err := api.Past.Search(ctx, who, q)
-			return toolResult{value: a}, err
+			f, err := api.Past.Search(ctx, who, q)
+			return toolResult{value: f.Answer}, err
 		},
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/provenance"
 	"github.com/ramus-dev/ramus/executor/radar"
+	"github.com/ramus-dev/ramus/gateway/gather"
 	"github.com/ramus-dev/ramus/gateway/links"
 	"github.com/ramus-dev/ramus/gateway/lookup"
 	"github.com/ramus-dev/ramus/gateway/route"
@@ -29,13 +30,19 @@ type API struct {
 	Links *links.Signer
 	// Branches finds the branches that do not merge.
 	Branches *radar.Radar
+	// Desk asks the other replicas of the installation. Nil means that this is the only server.
+	Desk *gather.Desk
 
 	taking  sync.Mutex // held while an entry of a tournament is taken
 	judging sync.Mutex // held while a model is asked about a tournament
+
+	asking   sync.Once // makes question
+	question *gather.Question[Search, Found]
 }
 
 // Routes returns the routes.
 func (api *API) Routes() []route.Route {
+	api.searching()
 	return slices.Concat([]route.Route{
 		{Method: "GET", Pattern: "/api/why", Access: route.AccessRead,
 			Summary: "The cause of lines of a file: the command, its output, the prompt, the person, and the " +

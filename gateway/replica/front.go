@@ -20,6 +20,7 @@ import (
 
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/ownership"
+	"github.com/ramus-dev/ramus/gateway/gather"
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gitd"
 )
@@ -37,6 +38,8 @@ type Front struct {
 	Keys string
 	// Sessions finds people at the home. Nil means that nobody can sign in.
 	Sessions *Sessions
+	// Desk answers the questions of other replicas. Nil means that it answers none.
+	Desk *gather.Desk
 	// Order orders a machine for a container that waits, at the home, and returns what is done. Nil means that there are none.
 	Order func() string
 	// Secret is known to all replicas of the installation. It has [SecretMin] bytes at least.
@@ -92,9 +95,10 @@ const (
 	headerRepo   = "Ramus-Replica-Repo"   // the repository that it is for
 	headerClient = "Ramus-Replica-Client" // the address of the client
 	headerLocal  = "Ramus-Replica-Local"  // it came by the unix socket
+	headerSecure = "Ramus-Replica-Secure" // the client speaks TLS
 )
 
-var headers = []string{headerFrom, headerTo, headerRepo, headerClient, headerLocal}
+var headers = []string{headerFrom, headerTo, headerRepo, headerClient, headerLocal, headerSecure}
 
 // Open makes the certificates. It opens no connection.
 func (f *Front) Open() (err error) {
@@ -187,6 +191,9 @@ func (f *Front) rewrite(r *httputil.ProxyRequest) {
 	out.Header.Set(headerClient, r.In.RemoteAddr)
 	if p.local {
 		out.Header.Set(headerLocal, "1")
+	}
+	if r.In.TLS != nil {
+		out.Header.Set(headerSecure, "1")
 	}
 	if out.Body != nil && out.ContentLength != 0 {
 		out.Header.Set("Expect", "100-continue")

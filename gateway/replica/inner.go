@@ -23,9 +23,11 @@ func (f *Front) Inner(outside, local http.Handler) http.Handler {
 	own.HandleFunc("POST /replica/again", f.serveAgain)
 	own.HandleFunc("POST /replica/room", f.serveRoom)
 	own.HandleFunc("POST /replica/ssh", f.serveSSH)
+	own.HandleFunc("POST /replica/question", f.serveQuestion)
+	own.HandleFunc("POST /replica/stream", f.serveStream)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		from, repo, client := r.Header.Get(headerFrom), r.Header.Get(headerRepo), r.Header.Get(headerClient)
-		byLocal := r.Header.Get(headerLocal) != ""
+		byLocal, secure := r.Header.Get(headerLocal) != "", r.Header.Get(headerSecure) != ""
 		if to := r.Header.Get(headerTo); to != f.Group.Name || from == "" {
 			f.refuse(w, fmt.Sprintf("this is the replica %s, not %.100q", f.Group.Name, to))
 			return
@@ -42,7 +44,9 @@ func (f *Front) Inner(outside, local http.Handler) http.Handler {
 			r.Header.Del(name)
 		}
 		r.Header.Del("Expect") // the body is asked for by reading it
-		r.RemoteAddr = client
+		if r.RemoteAddr = client; !secure {
+			r.TLS = nil // cookies and links have other names without TLS
+		}
 		r = r.WithContext(route.WithVia(r.Context(), from))
 		if repo != "" && !isMove(r) {
 			if f.passGate(r.Context(), repo, isPush(r)) != nil {

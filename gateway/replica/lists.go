@@ -16,18 +16,15 @@ import (
 
 	"github.com/ramus-dev/ramus/executor/ownership"
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/gateway/gather"
 	"github.com/ramus-dev/ramus/gateway/route"
 )
 
 // A list that names no repository has the items of all replicas. Each replica, this one too, answers the request for itself,
 // with the rights of the caller, and the answers become one.
 
-const (
-	// listWait bounds the wait for the lists of other replicas.
-	listWait = 10 * time.Second
-	// headerMissing names the replicas whose items a list lacks, because they do not answer.
-	headerMissing = "Ramus-Missing-Replicas"
-)
+// listWait bounds the wait for the lists and the answers of other replicas.
+const listWait = 10 * time.Second
 
 // item is one of a list, with the keys that order it.
 type item struct {
@@ -74,6 +71,11 @@ var lists = map[string]list{
 		err := json.Unmarshal(raw, &c)
 		return c.Last.CreatedAt, c.Last.Name(), err
 	}},
+	"/api/tasks": {size: 100, most: 1000, key: func(raw json.RawMessage) (time.Time, string, error) {
+		var t record.Task
+		err := json.Unmarshal(raw, &t)
+		return t.CreatedAt, t.ID, err
+	}},
 	"/api/repos": {ascending: true, key: func(raw json.RawMessage) (time.Time, string, error) {
 		var r repoItem
 		err := json.Unmarshal(raw, &r)
@@ -115,7 +117,7 @@ type part struct {
 
 func (f *Front) gather(w http.ResponseWriter, r *http.Request, l list, local bool) {
 	q := r.URL.Query()
-	cursors, err := parseCursors(q.Get("after"))
+	cursors, err := gather.ParseCursors(q.Get("after"))
 	if err != nil {
 		p := route.AsProblem(route.NewProblem(route.KindInvalid, "%v", err), route.Who{})
 		w.Header().Set("Content-Type", "application/problem+json")
@@ -158,9 +160,7 @@ func (f *Front) gather(w http.ResponseWriter, r *http.Request, l list, local boo
 	h.Set("Content-Type", told.Get("Content-Type"))
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")
-	if len(missing) > 0 {
-		h.Set(headerMissing, strings.Join(missing, ", "))
-	}
+	gather.SetMissing(h, missing)
 	raws := make([]json.RawMessage, len(items))
 	for i, it := range items {
 		raws[i] = it.raw
@@ -175,13 +175,13 @@ func (f *Front) gather(w http.ResponseWriter, r *http.Request, l list, local boo
 		Next       string            `json:"next,omitempty"`
 	}{Workspaces: raws}
 	if more {
-		page.Next = formatCursors(cursors)
+		page.Next = cursors.String()
 	}
 	_ = json.NewEncoder(w).Encode(page)
 }
 
 // askLists asks all replicas at once, sorted by name.
-func (f *Front) askLists(r *http.Request, q url.Values, cursors map[string]string, l list, local bool) []part {
+func (f *Front) askLists(r *http.Request, q url.Values, cursors gather.Cursors, l list, local bool) []part {
 	ctx, cancel := context.WithTimeout(r.Context(), listWait)
 	defer cancel()
 	replicas := f.Group.Replicas()
@@ -222,6 +222,9 @@ func (f *Front) askList(ctx context.Context, r *http.Request, to ownership.Repli
 	out.Header.Set(headerClient, r.RemoteAddr)
 	if local {
 		out.Header.Set(headerLocal, "1")
+	}
+	if r.TLS != nil {
+		out.Header.Set(headerSecure, "1")
 	}
 	resp, err := f.base.RoundTrip(out)
 	if err != nil {
@@ -282,29 +285,4 @@ func (l list) max(q url.Values) int {
 		return min(n, l.most)
 	}
 	return l.size
-}
-
-// A cursor of several replicas is "REPLICA~ID,REPLICA~ID": after these the next page begins.
-
-func parseCursors(s string) (map[string]string, error) {
-	cursors := map[string]string{}
-	if s == "" {
-		return cursors, nil
-	}
-	for pair := range strings.SplitSeq(s, ",") {
-		replica, id, ok := strings.Cut(pair, "~")
-		if !ok || len(cursors) > 1000 {
-			return nil, fmt.Errorf("after is %.100q, which is not the next of a page before", s)
-		}
-		cursors[replica] = id
-	}
-	return cursors, nil
-}
-
-func formatCursors(cursors map[string]string) string {
-	var pairs []string
-	for _, replica := range slices.Sorted(maps.Keys(cursors)) {
-		pairs = append(pairs, replica+"~"+cursors[replica])
-	}
-	return strings.Join(pairs, ",")
 }

@@ -3,6 +3,7 @@ package replica
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -129,6 +130,7 @@ type question struct {
 	Host, Client, URI, Method string
 	Access                    route.Access
 	Header                    http.Header
+	Secure                    bool // the client speaks TLS
 }
 
 // visitor is the answer. Account is nil for nobody.
@@ -147,7 +149,7 @@ func (f *Front) Account(c *route.Call) (route.Who, error) {
 		return route.Who{}, nil
 	}
 	q := question{Host: c.R.Host, Client: c.R.RemoteAddr, URI: c.R.URL.RequestURI(), Method: c.R.Method, Access: c.Access,
-		Header: http.Header{}}
+		Header: http.Header{}, Secure: c.R.TLS != nil}
 	for _, name := range visitHeaders {
 		if v := c.R.Header.Values(name); len(v) > 0 {
 			q.Header[name] = v
@@ -186,6 +188,9 @@ func (f *Front) serveSession(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	asked.Host, asked.RemoteAddr, asked.Header = q.Host, q.Client, q.Header
+	if q.Secure {
+		asked.TLS = new(tls.ConnectionState)
+	}
 	out := httptest.NewRecorder()
 	who, err := f.Sessions.Account(f.Sessions.NewCall(out, asked, q.Access))
 	if err != nil {

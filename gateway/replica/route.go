@@ -2,6 +2,7 @@ package replica
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"io"
@@ -85,6 +86,11 @@ func (f *Front) repoOf(c *route.Call, r route.Route) string {
 			return repo
 		}
 	}
+	if caller := q.Get("caller"); caller != "" && strings.HasPrefix(r.Pattern, "/api/") {
+		if repo := f.places.find(c.R.Context(), f, work{Caller: caller}); repo != "" {
+			return repo
+		}
+	}
 	if isOfBody(r) {
 		return f.repoInBody(c)
 	}
@@ -113,9 +119,12 @@ func (f *Front) repoOfWork(c *route.Call) string {
 
 // isOfBody reports whether the body of a request may name its repository.
 func isOfBody(r route.Route) bool {
-	return r.Method == http.MethodPost && (strings.HasPrefix(r.Pattern, "/api/") || r.Access == route.AccessHook) &&
-		r.Pattern != "/api/repos" && !isOfPeople(r)
+	return r.Method == http.MethodPost && (strings.HasPrefix(r.Pattern, "/api/") || slices.Contains(forms, r.Pattern) ||
+		r.Access == route.AccessHook) && r.Pattern != "/api/repos" && !isOfPeople(r)
 }
+
+// forms are the paths of forms that name a repository, or a workspace to begin from.
+var forms = []string{"/dashboard/ask", "/workspaces/new", "/workspaces/warm"}
 
 const (
 	// peekMax bounds the part of a body that is read to find its repository, in bytes, and peekWait the time.
@@ -163,7 +172,10 @@ func (f *Front) repoInBody(c *route.Call) string {
 func named(body []byte, contentType string) (repo, caller string) {
 	if strings.HasPrefix(contentType, formType) {
 		q, _ := url.ParseQuery(string(body))
-		return q.Get("repo"), q.Get("caller")
+		if of, ok := workspace.CallerOf(q.Get("from")); ok {
+			caller = of.String()
+		}
+		return cmp.Or(q.Get("repo"), q.Get("repository")), cmp.Or(q.Get("caller"), caller)
 	}
 	var m struct {
 		Repo       json.RawMessage `json:"repo"`

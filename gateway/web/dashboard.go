@@ -10,7 +10,6 @@ import (
 
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/live"
-	"github.com/ramus-dev/ramus/gateway/lookup"
 	"github.com/ramus-dev/ramus/gateway/render"
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gateway/workspace"
@@ -77,9 +76,7 @@ func (api *API) dashboard(c *route.Call) (*Page, error) {
 // dashboardWith returns the dashboard with a form as it was filled in.
 func (api *API) dashboardWith(c *route.Call, form composer) (*Page, error) {
 	ctx := c.R.Context()
-	callers, err := api.Executor.Callers(ctx, record.Filter{Max: lookedAt, Keep: func(r record.Run) bool {
-		return !lookup.IsOwnRepo(r.Repo) && c.Who.SeesRun(r)
-	}})
+	callers, err := api.callers(ctx, c.Who)
 	if err != nil {
 		return nil, err
 	}
@@ -183,11 +180,25 @@ type verdicts struct {
 // maxVerdicts bounds the verdicts in memory.
 const maxVerdicts = 5000
 
+// keep remembers the verdict of a run, if it is not empty.
+func (v *verdicts) keep(r record.Run, verdict record.Verdict) {
+	if verdict == "" {
+		return
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if len(v.by) >= maxVerdicts || v.by == nil {
+		v.by = map[string]record.Verdict{}
+	}
+	v.by[verdictKey(r)] = verdict
+}
+
+func verdictKey(r record.Run) string { return r.Repo + " " + r.Name() }
+
 // verdictOf returns the verdict of a run that has ended. Returns "" if its manifest is not written yet.
 func (api *API) verdictOf(ctx context.Context, r record.Run) record.Verdict {
-	key := r.Repo + " " + r.Name()
 	api.verdicts.mu.Lock()
-	v, ok := api.verdicts.by[key]
+	v, ok := api.verdicts.by[verdictKey(r)]
 	api.verdicts.mu.Unlock()
 	if ok {
 		return v
@@ -196,12 +207,7 @@ func (api *API) verdictOf(ctx context.Context, r record.Run) record.Verdict {
 	if err != nil {
 		return ""
 	}
-	api.verdicts.mu.Lock()
-	defer api.verdicts.mu.Unlock()
-	if len(api.verdicts.by) >= maxVerdicts || api.verdicts.by == nil {
-		api.verdicts.by = map[string]record.Verdict{}
-	}
-	api.verdicts.by[key] = m.Verdict
+	api.verdicts.keep(r, m.Verdict)
 	return m.Verdict
 }
 
@@ -219,21 +225,6 @@ func (api *API) verdictAt(ctx context.Context, r record.Run, tip gitd.Hash) *Bad
 		b = Badge{b.Text + ", before the last commits", ""}
 	}
 	return &b
-}
-
-// repoNames returns the repositories that a person sees.
-func (api *API) repoNames(ctx context.Context, who route.Who) ([]string, error) {
-	repos, err := api.Git.Repos(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var names []string
-	for _, r := range repos {
-		if !lookup.IsOwnRepo(r.Name()) && who.Sees(r.Name()) {
-			names = append(names, r.Name())
-		}
-	}
-	return names, nil
 }
 
 // firstSteps returns the steps of somebody who begins, with the state of each. It returns none if all are done.

@@ -15,7 +15,6 @@ import (
 
 	"github.com/ramus-dev/ramus/executor/upstream"
 	"github.com/ramus-dev/ramus/gateway/live"
-	"github.com/ramus-dev/ramus/gateway/lookup"
 	"github.com/ramus-dev/ramus/gateway/render"
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gateway/workspace"
@@ -46,21 +45,11 @@ func (api *API) repoList(c *route.Call) (*Page, error) { return api.reposWith(c,
 
 func (api *API) reposWith(c *route.Call, name, source string, wrong map[string]string) (*Page, error) {
 	ctx := c.R.Context()
-	repos, err := api.Git.Repos(ctx)
+	rows, err := api.repos(ctx, c.Who)
 	if err != nil {
 		return nil, err
 	}
-	d := &reposData{MayImport: c.Who.Admin(), Name: name, Source: source, Wrong: wrong}
-	for _, r := range repos {
-		if lookup.IsOwnRepo(r.Name()) || !c.Who.Sees(r.Name()) {
-			continue
-		}
-		row, err := api.repoRow(ctx, c.Who, r)
-		if err != nil {
-			return nil, err
-		}
-		d.Rows = append(d.Rows, row)
-	}
+	d := &reposData{Rows: rows, MayImport: c.Who.Admin(), Name: name, Source: source, Wrong: wrong}
 	if d.MayImport {
 		d.Imports = api.imports.list()
 	}

@@ -20,7 +20,7 @@ import (
 // Past answers questions about work that was done, with the rights of a person.
 type Past interface {
 	// Search finds words in runs.
-	Search(ctx context.Context, who route.Who, q past.Search) (search.Answer, error)
+	Search(ctx context.Context, who route.Who, q past.Search) (past.Found, error)
 	// Why explains lines of a file.
 	Why(ctx context.Context, who route.Who, w past.Why) (provenance.Answer, error)
 	// Fork begins a new caller at a step or a commit of another one, and Restart a workflow at a step.
@@ -87,7 +87,7 @@ func (api *API) searchPage(c *route.Call) (*Page, error) {
 	p.Title = render.OneLine(d.Query, 80) + " · Search"
 	after := q.Get("after")
 	if after == "" && d.Run == "" && d.Kind == "" {
-		list, _, err := api.Workspaces.List(ctx, c.Who, workspace.Filter{Repo: d.Repo, Text: d.Query, Max: shownWorkspaces})
+		list, _, err := api.workspaces(ctx, c.Who, workspace.Filter{Repo: d.Repo, Text: d.Query, Max: shownWorkspaces})
 		if err != nil {
 			return nil, err
 		}
@@ -137,16 +137,11 @@ func (api *API) searchPage(c *route.Call) (*Page, error) {
 }
 
 // showHits groups the hits by run.
-func (api *API) showHits(c *route.Call, d *searchData, a search.Answer) {
+func (api *API) showHits(c *route.Call, d *searchData, a past.Found) {
 	words := search.Words(d.Query)
 	for _, h := range a.Hits {
 		if len(d.Runs) == 0 || d.Runs[len(d.Runs)-1].Record.Name() != h.Run {
-			caller, id, _ := cutLast(h.Run, "/")
-			parsed, err := record.ParseCaller(caller)
-			if err != nil {
-				continue
-			}
-			r, ok := api.Executor.Find(parsed, id)
+			r, ok := a.Runs[h.Run]
 			if !ok || !c.Who.SeesRun(r) {
 				continue // it was removed meanwhile
 			}

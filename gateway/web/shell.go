@@ -48,6 +48,8 @@ type Page struct {
 	Sheets []string
 	// Follow is the path and query that open tabs follow, if they are not those of the request.
 	Follow string
+	// Missing names the servers of the installation whose items the page lacks. It is set by this package.
+	Missing []string
 	// Needs is the number of things that wait for the person, and NeedsTitle whether the title shows it.
 	Needs int
 
@@ -58,6 +60,7 @@ type Page struct {
 	misnamed  *nameProblem   // of the form of a session's name, or nil
 	fragments []live.Fragment
 	body      template.HTML
+	lack      template.HTML // the notice of Missing
 }
 
 // Who returns the person that looks at the page.
@@ -217,6 +220,12 @@ func (p *Page) Bar() []NavEntry {
 	}
 }
 
+// Lack returns the notice of the servers that the page lacks.
+func (p *Page) Lack() template.HTML { return p.lack }
+
+// Several reports whether the installation has several servers.
+func (p *Page) Several() bool { return !p.api.Desk.Alone() }
+
 // Body returns the content of the page.
 func (p *Page) Body() template.HTML { return p.body }
 
@@ -277,6 +286,12 @@ func (api *API) fill(c *route.Call, p *Page) (string, error) {
 		return "", fmt.Errorf("cannot make the page: %w", err)
 	}
 	p.body = template.HTML(b.String())
+	if len(p.Missing) > 0 {
+		var err error
+		if p.lack, err = p.Live("lack", "lack", "lack", strings.Join(p.Missing, ", ")); err != nil {
+			return "", err
+		}
+	}
 	return b.String(), nil
 }
 

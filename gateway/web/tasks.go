@@ -36,7 +36,7 @@ const maxTasks = 200
 
 func (api *API) taskList(c *route.Call) (*Page, error) {
 	q := c.R.URL.Query()
-	d := &tasksData{Repo: q.Get("repo"), State: q.Get("state"), None: api.Engineer == nil,
+	d := &tasksData{Repo: q.Get("repo"), State: q.Get("state"), None: api.Engineer == nil && api.Desk.Alone(),
 		States: []record.State{record.StateSubmitted, record.StateRunning, record.StateAwaitingReview,
 			record.StateAddressingComments, record.StateComplete, record.StateFailed}}
 	p := &Page{Title: "Tasks", Nav: "tasks", Template: "tasks", Data: d, Topics: []string{live.TopicMe}, Refresh: 30}
@@ -53,8 +53,7 @@ func (api *API) taskList(c *route.Call) (*Page, error) {
 	if d.Repos, err = api.repoNames(c.R.Context(), c.Who); err != nil {
 		return nil, err
 	}
-	list, err := api.Engineer.Tasks(c.R.Context(),
-		engineer.TaskFilter{Repo: d.Repo, Status: state, Max: maxTasks, Keep: c.Who.SeesTask})
+	list, err := api.tasks(c.R.Context(), c.Who, engineer.TaskFilter{Repo: d.Repo, Status: state, Max: maxTasks})
 	if err != nil {
 		return nil, err
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/engineer"
 	"github.com/ramus-dev/ramus/gateway/evidence"
 	"github.com/ramus-dev/ramus/gateway/files"
+	"github.com/ramus-dev/ramus/gateway/gather"
 	"github.com/ramus-dev/ramus/gateway/live"
 	"github.com/ramus-dev/ramus/gateway/lookup"
 	"github.com/ramus-dev/ramus/gateway/route"
@@ -86,6 +87,10 @@ type API struct {
 	Cloud *nodes.Nodes
 	// Machines has the machines.
 	Machines *workspace.Machines
+	// Desk asks the other servers of the installation, and NewCall makes the calls of their questions. A nil Desk means that this is the
+	// only server.
+	Desk    *gather.Desk
+	NewCall func(w http.ResponseWriter, r *http.Request, access route.Access) *route.Call
 	// Address is the path below which people reach the server, without a slash at its end.
 	Address string
 	// SSHPort is the port at which git reaches repositories by SSH. Empty means that it cannot.
@@ -97,17 +102,18 @@ type API struct {
 	Log    *slog.Logger
 	Now    func() time.Time
 
-	once     sync.Once
-	builders []view
-	imports  imports
-	memory   conversation.Memory
-	verdicts verdicts
-	sizes    commitSizes
-	colours  colours
-	ticks    timeline.Memory
-	indexes  outputIndexes
-	searches searches
-	visits   visits
+	once      sync.Once
+	builders  []view
+	questions questions
+	imports   imports
+	memory    conversation.Memory
+	verdicts  verdicts
+	sizes     commitSizes
+	colours   colours
+	ticks     timeline.Memory
+	indexes   outputIndexes
+	searches  searches
+	visits    visits
 	// distances are those of branches from their bases.
 	distances distances
 	notes     conflictNotes
@@ -170,6 +176,7 @@ func (api *API) setUp() {
 		if api.Changes == nil {
 			api.Changes = new(changes.Changes)
 		}
+		api.questions = api.newQuestions()
 		if api.Live != nil {
 			api.Live.Render, api.Live.Access = api.render, api.Socket
 		}
@@ -271,7 +278,7 @@ const formBody = 2 << 20
 // page returns the handler of a page.
 func (api *API) page(build builder) func(c *route.Call) error {
 	return func(c *route.Call) error {
-		p, err := build(c)
+		p, err := api.build(c, build)
 		if err != nil {
 			return err
 		}
@@ -279,8 +286,24 @@ func (api *API) page(build builder) func(c *route.Call) error {
 	}
 }
 
+// build makes a page, which names the servers that it lacks.
+func (api *API) build(c *route.Call, build builder) (*Page, error) {
+	ctx, lack := gather.Collect(c.R.Context())
+	c.R = c.R.WithContext(ctx)
+	p, err := build(c)
+	if err == nil {
+		p.Missing = lack.Names()
+	}
+	return p, err
+}
+
 // render returns the view of the page at a path, for package live.
 func (api *API) render(c *route.Call, at *url.URL) (live.View, error) {
+	return api.renderHere(c, at, api.viewElsewhere)
+}
+
+// renderHere returns the view of the page at a path. elsewhere, if it is not nil, may make it first.
+func (api *API) renderHere(c *route.Call, at *url.URL, elsewhere func(c *route.Call, pattern string) (live.View, bool, error)) (live.View, error) {
 	for _, v := range api.builders {
 		values, ok := match(v.pattern, strings.TrimPrefix(at.EscapedPath(), api.Address))
 		if !ok {
@@ -292,7 +315,12 @@ func (api *API) render(c *route.Call, at *url.URL) (live.View, error) {
 		for name, value := range values {
 			call.R.SetPathValue(name, value)
 		}
-		p, err := v.build(&call)
+		if elsewhere != nil {
+			if view, is, err := elsewhere(&call, v.pattern); is {
+				return view, err
+			}
+		}
+		p, err := api.build(&call, v.build)
 		if err != nil {
 			return live.View{}, err
 		}

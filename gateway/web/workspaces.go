@@ -56,7 +56,7 @@ func (api *API) workspaceList(c *route.Call) (*Page, error) {
 	if d.Mine {
 		f.Mine = c.Who.Person(gitd.Person{}).Email
 	}
-	list, next, err := api.Workspaces.List(ctx, c.Who, f)
+	list, next, err := api.workspaces(ctx, c.Who, f)
 	if err != nil {
 		return nil, err
 	}
