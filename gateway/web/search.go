@@ -11,6 +11,7 @@ import (
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/executor/search"
 	"github.com/ramus-dev/ramus/executor/trial"
+	"github.com/ramus-dev/ramus/gateway/changes"
 	"github.com/ramus-dev/ramus/gateway/past"
 	"github.com/ramus-dev/ramus/gateway/render"
 	"github.com/ramus-dev/ramus/gateway/route"
@@ -33,6 +34,9 @@ type Past interface {
 	// Radar compares branches.
 	Radar(ctx context.Context, who route.Who, q past.Radar) (radar.Report, error)
 }
+
+// maxFoundPath is the length up to which a path that is found is whole, in bytes.
+const maxFoundPath = 150
 
 // shownWorkspaces is how many workspaces with the words in their names the page of a search has.
 const shownWorkspaces = 5
@@ -172,8 +176,14 @@ func hitPath(r record.Run, h search.Hit) string {
 		return outputPath(r, h.Step, h.Stream, h.Line)
 	case h.Kind == search.KindCommand && h.Seq > 0:
 		return workspacePath(r.Caller.Slug()) + "/timeline?" + url.Values{"at": {r.ID + "/" + itoa(h.Seq)}}.Encode()
+	case h.Kind != search.KindPath && h.Kind != search.KindSubject || r.Start == "" || r.Head == "":
+		return runPath(r)
 	}
-	return runPath(r)
+	v := changesView{at: workspacePath(r.Caller.Slug()) + "/changes", Window: changes.Window{From: string(r.Start), To: string(r.Head)}}
+	if h.Kind == search.KindSubject || len(h.Text) > maxFoundPath {
+		return v.href() // the path may be cut
+	}
+	return v.file(h.Text, 0, 0)
 }
 
 func hitNote(h search.Hit) string {

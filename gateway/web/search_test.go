@@ -15,6 +15,7 @@ func TestSearchPage(t *testing.T) {
 	w := talker(t, "")
 	w.run("otter", record.Request{Command: &record.Command{Shell: "seq 3000 | sed 's/^2345$/a <b>Needle<\\/b> here/'; printf 'needle in \\033[31mred' >&2"}})
 	w.run("otter", record.Request{Command: &record.Command{Shell: "seq 40 | sed s/^/needle/"}})
+	w.run("otter", record.Request{Command: &record.Command{Shell: "echo 1 >changed-path"}})
 	find := func(q string) string {
 		t.Helper()
 		status, _, body := w.get("/search?" + q)
@@ -57,6 +58,12 @@ func TestSearchPage(t *testing.T) {
 	}
 	if all := find(strings.TrimPrefix(link(t, body, `href="/search\?([^"]+run=[^"]+)"`), "?")); strings.Count(all, "<mark>needle</mark>") < 40 {
 		t.Errorf("the lines of one run: %s", all)
+	}
+	for _, kind := range []string{"path", "subject"} {
+		to := link(t, find("q=changed-path&kind="+kind), `class="row" href="(/workspaces/run-otter/changes[^"]+)"`)
+		if status, _, body := w.get(to); status != 200 || !strings.Contains(body, "changed-path</a>") || !strings.Contains(body, "<span>1 file</span>") {
+			t.Errorf("%s leads to %s, which answers %d: %s", kind, to, status, body)
+		}
 	}
 	if body := find("q=ab"); !strings.Contains(body, "one word must have at least 3 letters") || !strings.Contains(body, `value="ab"`) {
 		t.Errorf("a short word: %s", body)
