@@ -212,6 +212,7 @@ var expected = map[string]row{
 	"POST /api/reload":                                       {route.AccessAdmin, "", "/api/reload", ""},
 	"GET /api/quotas":                                        {route.AccessAdmin, "", "/api/quotas", ""},
 	"GET /api/replicas":                                      {route.AccessAdmin, "", "/api/replicas", ""},
+	"GET /api/replicas/losses":                               {route.AccessAdmin, "", "/api/replicas/losses", ""},
 	"POST /api/repos/{repo}/move":                            {route.AccessAdmin, "repo", "/api/repos/team%2Fapp/move", `{"to":"x"}`},
 	"GET /api/standby":                                       {route.AccessAdmin, "", "/api/standby", ""},
 	"POST /api/standby/rounds":                               {route.AccessAdmin, "", "/api/standby/rounds", `{"name":"x"}`},

@@ -16,6 +16,7 @@ import (
 	"github.com/ramus-dev/ramus/executor/upstream"
 	"github.com/ramus-dev/ramus/gateway/lookup"
 	"github.com/ramus-dev/ramus/gateway/naming"
+	"github.com/ramus-dev/ramus/gateway/replica"
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gitd"
 )
@@ -27,6 +28,7 @@ type reposAPI struct {
 	Mirrors  *mirror.Mirrors
 	Names    *naming.Store // of sessions; nil if there are none
 	find     *lookup.Lookup
+	Replicas *replica.Front // nil for the only server
 	Log      *slog.Logger
 }
 

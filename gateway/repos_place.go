@@ -29,6 +29,13 @@ func (api *reposAPI) removeRepo(c *route.Call) error {
 		return err
 	}
 	name := c.R.PathValue("repo")
+	if api.Replicas != nil && api.Replicas.Lost(name) != nil { // nothing of it is here but its name
+		if err := api.Replicas.Group.Drop(c.R.Context(), name); err != nil {
+			return err
+		}
+		api.Log.Info("the name of a lost repository was given up", "repo", name, "by", c.Who.Subject)
+		return c.Reply(RepoMoved{Name: name})
+	}
 	if err := api.Executor.RemoveRepo(c.R.Context(), name, q.Force, c.Who.Person(api.Executor.Bot)); err != nil {
 		return err
 	}

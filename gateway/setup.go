@@ -99,7 +99,7 @@ func (s *Server) setUpAlone() {
 	s.apis = []interface{ Routes() []route.Route }{
 		&aboutAPI{Executor: s.Executor, Git: s.Git, Records: s.Records, find: find, Version: s.Version,
 			Engine: s.Engine, Streams: s.Streams, Leader: s.Leader, metrics: m, spec: func() []byte { return s.spec }},
-		&reposAPI{Executor: s.Executor, Git: s.Git, Mirrors: s.Mirrors, Names: s.Names, find: find, Log: s.Log},
+		&reposAPI{Executor: s.Executor, Git: s.Git, Mirrors: s.Mirrors, Names: s.Names, Replicas: s.Replicas, find: find, Log: s.Log},
 		&runsAPI{Executor: s.Executor, find: find, privacy: places.Privacy, desk: desk},
 		&callersAPI{Executor: s.Executor, Git: s.Git, find: find},
 		before,

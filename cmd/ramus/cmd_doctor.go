@@ -84,6 +84,13 @@ func diagnose(ctx context.Context, e *env) []finding {
 	if err != nil {
 		return list
 	}
+	losses, err := readLosses(filepath.Join(c.Data, lostFile))
+	for _, l := range losses {
+		add("lost work", false, "", errors.New(l.String()))
+	}
+	if err != nil {
+		add("lost work", true, "", err)
+	}
 	version, err := gitVersion(ctx, e)
 	add("git", true, version, err)
 

@@ -16,7 +16,9 @@ func replicaListCommand() command {
 		name: "list", args: "", short: "list the replicas of the installation", set: setJSON,
 		long: `
 The epoch grows with each process that is a replica. A replica is away if no process
-holds its lease. One that was killed is named as live until its lease ends.`,
+holds its lease. One that was killed is named as live until its lease ends. What
+repositories lost with the volume of their replica is named until lost.json is removed
+from its data folder, and the replica is started again.`,
 		run: func(ctx context.Context, e *env, args []string) error {
 			c, err := e.clientFor(ctx, args, 0, 0, "")
 			if err != nil {
@@ -40,7 +42,11 @@ holds its lease. One that was killed is named as live until its lease ends.`,
 				}
 				fmt.Fprintf(e.out, "%s  %s  epoch %d  %s  %s\n", name, state, r.Epoch, plural(r.Repos, "repository", "repositories"), r.URL)
 			}
-			return nil
+			losses, err := c.Losses(ctx)
+			for _, l := range losses {
+				fmt.Fprintf(e.out, "lost: %s\n", e.safe(l.String()))
+			}
+			return err
 		},
 	}
 }

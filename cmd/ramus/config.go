@@ -434,6 +434,7 @@ type ReplicasConfig struct {
 	URL        string   `yaml:"url"`
 	SecretEnv  string   `yaml:"secret_env"`
 	SecretFile string   `yaml:"secret_file"`
+	Backups    string   `yaml:"backups"`
 	Lease      Duration `yaml:"lease"`
 }
 

@@ -88,6 +88,9 @@ func (o *opening) joinReplicas(ctx context.Context) error {
 	if err := r.group.Open(ctx); err != nil {
 		return err
 	}
+	if err := o.restoreVolume(ctx); err != nil {
+		return err
+	}
 	return r.front.FetchKeys(ctx, o.keys)
 }
 
@@ -134,9 +137,14 @@ func (o *opening) compareRepositories(ctx context.Context) error {
 		if err := settle(ctx, repo); err != nil {
 			return err
 		}
-		return group.Check(ctx, repo)
+		err := group.Check(ctx, repo)
+		if err == nil {
+			group.Note(repo)
+		}
+		return err
 	}
-	o.git.Claim, o.git.Dropped = group.Claim, group.Drop
+	o.replicas.front.Git = o.git
+	o.git.Claim, o.git.Dropped = o.claimNew(group.Claim), group.Drop
 	repos, err := o.git.Repos(ctx)
 	if err != nil {
 		return err
@@ -155,7 +163,7 @@ func (o *opening) compareRepositories(ctx context.Context) error {
 		}
 	}
 	o.missing = missing
-	return nil
+	return o.nameLosses(missing)
 }
 
 // putAside moves the copy of a repository out of the way that another replica owns. A process was killed while it gave
@@ -198,7 +206,7 @@ func (o *opening) installMoved(ctx context.Context) error {
 			continue
 		}
 		o.log.Error("this replica owns a repository that its data folder does not have", "repo", name,
-			"hint", "`ramus restore` takes it from a backup; `ramus repo rm` gives its name up")
+			"hint", "an empty data folder is restored from replicas.backups; `ramus repo rm` gives the name up")
 	}
 	return nil
 }

@@ -37,7 +37,9 @@ type opening struct {
 	removed atomic.Pointer[redact.Secrets] // from the log
 
 	upstreams    map[string]upstream.Source
-	missing      []string // repositories of this replica that the data folder did not have
+	missing      []string         // repositories of this replica that the data folder did not have
+	volumeLost   bool             // the data folder of this replica was empty, and the replica owns repositories
+	restored     *backup.Manifest // of the snapshot that took its place, or nil
 	deploySecret string
 	endpoint     executor.LLM // nil if there is none
 	links        *links.Signer

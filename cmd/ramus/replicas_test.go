@@ -430,6 +430,78 @@ func TestReplicasTogether(t *testing.T) {
 	list.await(`"op":"drop","key":"lack"`)
 }
 
+// TestReplicaVolumeLost removes the volume of a replica, whose repositories come back from its last backup.
+func TestReplicaVolumeLost(t *testing.T) {
+	t.Parallel()
+	w := newTwoReplicas(t)
+	work, home := filepath.Join(w.dir, "work"), w.procs["ramus-0"].url
+	for _, name := range []string{"kept", "changed"} {
+		w.ramus("ramus-1", "repo", "import", name, work)
+	}
+	backups := filepath.Join(w.dir, "backups")
+	w.ramus("ramus-1", "backup", filepath.Join(backups, "ramus-1"))
+	w.mustGit(work, "push", "-q", home+"/changed.git", "HEAD:refs/heads/after")
+	w.ramus("ramus-1", "repo", "import", "young", work)
+	time.Sleep(1500 * time.Millisecond) // the lease names changes with its next renewal
+	_ = w.stop("ramus-1", syscall.SIGKILL)
+	remove := func() {
+		if err := os.RemoveAll(w.data("ramus-1")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	remove()
+
+	// Without a backup nothing takes the place of what is lost.
+	w.start("ramus-1")
+	for _, s := range []string{home, w.procs["ramus-1"].url} {
+		if out, err := w.git(work, "ls-remote", s+"/kept.git"); err == nil || !strings.Contains(out, "503") {
+			t.Errorf("a lost repository at %s: %v %s", s, err, out)
+		}
+		if out, err := w.git(work, "push", "-q", s+"/kept.git", "HEAD:refs/heads/again"); err == nil {
+			t.Errorf("an empty repository takes a push in place of a lost one at %s: %s", s, out)
+		}
+	}
+	if out, err := w.tryRamus("ramus-1", "repo", "create", "kept"); err == nil || !strings.Contains(out, "lost with the volume of ramus-1") {
+		t.Errorf("a repository was made in place of a lost one: %v %s", err, out)
+	}
+	if out := w.ramus("ramus-0", "replica", "list"); strings.Count(out, "lost: ") != 3 || !strings.Contains(out, "no backup has it") {
+		t.Errorf("the replicas do not name what is lost: %s", out)
+	}
+	_ = w.stop("ramus-1", syscall.SIGTERM)
+	remove()
+
+	s := w.start("ramus-1", "RAMUS_REPLICAS_BACKUPS="+backups)
+	for _, name := range []string{"kept", "changed"} {
+		if out, err := w.git(work, "ls-remote", home+"/"+name+".git", "refs/heads/main"); err != nil || !strings.Contains(out, "main") {
+			t.Errorf("%s was not restored: %v %s", name, err, out)
+		}
+	}
+	if out, err := w.git(work, "ls-remote", home+"/young.git"); err == nil || !strings.Contains(out, "503") {
+		t.Errorf("a repository that no backup has: %v %s", err, out)
+	}
+	want := []string{"lost: changed was restored on ramus-1 from the backup of ", "the last of it at ",
+		"lost: young is lost with the volume of ramus-1, and no backup has it"}
+	out := w.ramus("ramus-0", "replica", "list")
+	for _, text := range want {
+		if !strings.Contains(out, text) {
+			t.Errorf("the replicas do not say %q: %s", text, out)
+		}
+	}
+	if strings.Contains(out, "lost: kept") {
+		t.Errorf("a repository that did not change after the backup counts as lost: %s", out)
+	}
+	if !strings.Contains(s.log.text(), "work was lost with the volume of this replica") {
+		t.Error("the log does not name what is lost")
+	}
+	if out, _ := w.tryRamus("ramus-1", "doctor"); !strings.Contains(out, "young is lost") {
+		t.Errorf("ramus doctor does not name what is lost: %s", out)
+	}
+	w.mustGit(work, "push", "-q", home+"/changed.git", "HEAD:refs/heads/goes-on")
+	// Its name can be given up.
+	w.ramus("ramus-1", "repo", "rm", "--yes", "young")
+	w.ramus("ramus-0", "repo", "create", "young")
+}
+
 // getJSON asks a replica.
 func (w *replicaWorld) getJSON(url string, v any) {
 	w.t.Helper()

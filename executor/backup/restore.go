@@ -24,7 +24,7 @@ const restoreName = ".restore"
 const wholeName = "whole"
 
 // kept are the entries of a data folder that may be there before a snapshot is restored.
-var kept = []string{"ramus.lock", "ramus.yaml", "keys", restoreName}
+var kept = []string{"ramus.lock", "ramus.yaml", "keys", "replica.json", restoreName}
 
 // Restored describes a snapshot that was restored or checked.
 type Restored struct {

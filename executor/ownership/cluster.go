@@ -56,15 +56,17 @@ type Cluster struct {
 	holder string // this process, in the lease
 	stop   context.CancelFunc
 	work   sync.WaitGroup
+	before Before
 
-	mu     sync.Mutex // guards the fields below
-	held   lease
-	epoch  uint64
-	until  time.Time // changes are acknowledged until then
-	lost   error
-	mine   map[string]bool    // repositories that this process knows to own
-	frozen map[string]*freeze // repositories that are being given away
-	doubt  map[string]bool    // repositories whose last [Cluster.Give] may still reach the cluster
+	mu      sync.Mutex           // guards the fields below
+	changed map[string]time.Time // of repositories
+	held    lease
+	epoch   uint64
+	until   time.Time // changes are acknowledged until then
+	lost    error
+	mine    map[string]bool    // repositories that this process knows to own
+	frozen  map[string]*freeze // repositories that are being given away
+	doubt   map[string]bool    // repositories whose last [Cluster.Give] may still reach the cluster
 }
 
 // freeze is a repository that is being given away.
@@ -201,6 +203,7 @@ func (c *Cluster) take(ctx context.Context, is lease, after uint64,
 	write func(context.Context, lease) (lease, error)) (done bool, err error) {
 	begun := c.Now()
 	next := max(is.Spec.Transitions, after) + 1
+	c.readBefore(is)
 	is.Spec = leaseSpec{Transitions: next, Acquired: stamp(begun)}
 	c.fill(&is, begun)
 	made, err := write(ctx, is)
@@ -219,7 +222,8 @@ func (c *Cluster) take(ctx context.Context, is lease, after uint64,
 // fill writes the fields of each renewal.
 func (c *Cluster) fill(is *lease, now time.Time) {
 	is.Spec.Holder, is.Spec.Seconds, is.Spec.Renewed = c.holder, int(c.Duration/time.Second), stamp(now)
-	is.Metadata.Annotations = map[string]string{noteName: c.Name, noteURL: c.URL, noteProcess: c.Process}
+	is.Metadata.Annotations = map[string]string{noteName: c.Name, noteURL: c.URL, noteProcess: c.Process,
+		noteChanged: c.changes()}
 }
 
 // hold notes that the lease was renewed by a request that was begun at a time.
@@ -689,6 +693,9 @@ func (c *Cluster) Self() Replica {
 	r.URL, r.Epoch, r.Live = c.URL, c.Epoch(), c.CheckLease() == nil
 	return c.mark(r)
 }
+
+// Owned returns the names of the repositories that the cluster assigns to this replica, sorted.
+func (c *Cluster) Owned() []string { return c.table.ofReplica(c.Name) }
 
 // Replicas implements [Owner].
 func (c *Cluster) Replicas() []Replica {

@@ -12,6 +12,11 @@ func (c *Client) Replicas(ctx context.Context) ([]ownership.Replica, error) {
 	return get[[]ownership.Replica](ctx, c, "/api/replicas")
 }
 
+// Losses returns what repositories lost with the volumes of replicas.
+func (c *Client) Losses(ctx context.Context) ([]replica.Loss, error) {
+	return get[[]replica.Loss](ctx, c, "/api/replicas/losses")
+}
+
 // MoveRepo moves a repository to another replica.
 func (c *Client) MoveRepo(ctx context.Context, name, to string) (replica.Moved, error) {
 	return post[replica.Moved](ctx, c, "/api/repos/"+segment(name)+"/move", replica.Move{To: to})

@@ -1,20 +1,31 @@
 package replica
 
 import (
+	"context"
+
 	"github.com/ramus-dev/ramus/executor/ownership"
+	"github.com/ramus-dev/ramus/gateway/gather"
 	"github.com/ramus-dev/ramus/gateway/route"
 )
 
 // API serves the list of replicas, and moves repositories.
 type API struct {
 	Front *Front // nil for the only server
+
+	question *gather.Question[struct{}, []Loss]
 }
 
 // Routes returns the routes of replicas.
 func (api *API) Routes() []route.Route {
+	if api.Front != nil {
+		api.question = gather.New(api.Front.Desk, "losses",
+			func(context.Context, route.Who, struct{}) ([]Loss, error) { return api.Front.Losses, nil })
+	}
 	return []route.Route{
 		{Method: "GET", Pattern: "/api/replicas", Access: route.AccessAdmin, Summary: "List the replicas of the installation",
 			Response: []ownership.Replica{}, Handle: api.list},
+		{Method: "GET", Pattern: "/api/replicas/losses", Access: route.AccessAdmin,
+			Summary: "List what repositories lost with the volumes of replicas", Response: []Loss{}, Handle: api.losses},
 		{Method: "POST", Pattern: "/api/repos/{repo}/move", Access: route.AccessAdmin,
 			Summary: "Move a repository to another replica", Request: Move{}, Response: Moved{}, Handle: api.move},
 	}

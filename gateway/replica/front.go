@@ -40,6 +40,8 @@ type Front struct {
 	Sessions *Sessions
 	// Desk answers the questions of other replicas. Nil means that it answers none.
 	Desk *gather.Desk
+	// Losses are what this replica lost with its volume.
+	Losses []Loss
 	// Order orders a machine for a container that waits, at the home, and returns what is done. Nil means that there are none.
 	Order func() string
 	// Secret is known to all replicas of the installation. It has [SecretMin] bytes at least.
@@ -206,10 +208,14 @@ func (f *Front) answerError(w http.ResponseWriter, r *http.Request, err error) {
 		return // the client has gone
 	}
 	f.Log.Info("cannot pass a request on", "path", r.URL.Path, "err", err)
+	w.Header().Set("Retry-After", "2")
+	writeUnavailable(w, r, fmt.Sprintf("the replica that owns this does not answer: %v; try again in a moment", err))
+}
+
+// writeUnavailable answers git with a text, and others with a problem.
+func writeUnavailable(w http.ResponseWriter, r *http.Request, text string) {
 	h := w.Header()
-	h.Set("Retry-After", "2")
 	h.Set("Cache-Control", "no-store")
-	text := fmt.Sprintf("the replica that owns this does not answer: %v; try again in a moment", err)
 	if gitd.Serves(r.URL.Path) {
 		http.Error(w, text, http.StatusServiceUnavailable)
 		return

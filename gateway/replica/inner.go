@@ -57,6 +57,10 @@ func (f *Front) Inner(outside, local http.Handler) http.Handler {
 				return
 			}
 		}
+		if lost := f.answerLost(r, repo); lost != nil {
+			lost.ServeHTTP(w, r)
+			return
+		}
 		if byLocal {
 			local.ServeHTTP(w, r)
 			return

@@ -28,7 +28,7 @@ func (f *Front) Elsewhere(c *route.Call, r route.Route, local bool) http.Handler
 		if f.isHere(c.R.Context(), repo) {
 			// A move is not held by itself.
 			if isMove(c.R) || f.passGate(c.R.Context(), repo, isPush(c.R)) != nil || f.isHere(c.R.Context(), repo) {
-				return nil
+				return f.answerLost(c.R, repo)
 			}
 		}
 		return f.pass(passing{repo: repo, local: local})

@@ -54,7 +54,7 @@ func (f *Front) PassSSH(ctx context.Context, t gitd.SSHTarget) (net.Conn, error)
 			}
 			if f.isHere(ctx, repo) {
 				context.AfterFunc(ctx, leave)
-				return nil, nil
+				return nil, f.Lost(repo)
 			}
 			leave() // it was moved meanwhile
 		}
