@@ -63,7 +63,11 @@ func (x *Executor) drive(l *liveRun, answers map[string]record.Decision) {
 		var release func()
 		if release, err = l.turn(ctx); err == nil {
 			output, err = l.perform(ctx, answers)
-			release()
+			// When the executor closes, contexts of runs end one after the other, and the command of this run may go on. A
+			// run that waits must not begin next to it.
+			if !errors.Is(context.Cause(ctx), record.ErrClosed) {
+				release()
+			}
 		}
 	}
 	if cause := context.Cause(ctx); err != nil && cause != nil {

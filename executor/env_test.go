@@ -72,3 +72,40 @@ func TestEnvIsInNoRecord(t *testing.T) {
 	}
 	w.start()
 }
+
+// TestCloseKeepsTurns closes the executor while a command runs and others wait for it. None of them begins, neither
+// before the end of the executor nor after its start.
+func TestCloseKeepsTurns(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	first, err := w.x.Submit(t.Context(), record.Request{Caller: caller(t, "run:turns"), Repo: "demo",
+		Command: &record.Command{Shell: `echo begun; until test -e go; do sleep 0.05; done; rm go`}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.until(first.Name(), printed("begun"))
+	var waiting []record.Run
+	for range 32 {
+		r, err := w.x.Submit(t.Context(), record.Request{Caller: caller(t, "run:turns"), Repo: "demo",
+			Command: &record.Command{Shell: "true"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		waiting = append(waiting, r)
+	}
+	w.stop(true)
+	w.start()
+	for _, r := range waiting {
+		now, err := w.x.Run(t.Context(), r.Name())
+		if err != nil || now.State != record.StateSubmitted {
+			t.Errorf("%s does not wait: %s, %v", r.Name(), now.State, err)
+		}
+		if err := w.x.Stop(t.Context(), r.Name(), r.Asker); err != nil {
+			t.Error(err)
+		}
+	}
+	w.release(first, "go")
+	if r := w.ended(first.Name()); r.State != record.StateComplete {
+		t.Errorf("the command that had begun: %s %s %s", r.State, r.Reason, r.Error)
+	}
+}

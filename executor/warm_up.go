@@ -145,7 +145,14 @@ func (x *Executor) giveBack(c record.Caller, runs int) error {
 	if err != nil {
 		return err
 	}
-	release, err := x.target(c, repo, base).Acquire(ctx)
+	// A closing executor does not wait for a run at work, which keeps its turn.
+	waiting, stop := context.WithTimeout(x.ctx, worktree.Housekeeping)
+	defer stop()
+	release, err := x.target(c, repo, base).Acquire(waiting)
+	if errors.Is(err, record.ErrClosed) {
+		x.warming.taken.Add(1)
+		return nil
+	}
 	if err != nil {
 		return err
 	}
