@@ -20,6 +20,7 @@ import (
 
 	"github.com/ramus-dev/ramus/containers/docker"
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/internal/programs"
 )
 
 // harm is a hostile page or browser.
@@ -284,11 +285,8 @@ func TestBrowserTakenOver(t *testing.T) {
 		if err := os.Chmod(filepath.Dir(dir), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		build := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(dir, "ramus-browser"),
-			"./testdata/hostilebrowser")
-		build.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if out, err := build.CombinedOutput(); err != nil {
-			t.Fatalf("cannot build the hostile browser: %v\n%s", err, out)
+		if err := programs.Build(filepath.Join(dir, "ramus-browser"), "./testdata/hostilebrowser"); err != nil {
+			t.Fatalf("cannot build the hostile browser: %v", err)
 		}
 		settings := []string{"dir: " + dir, "timeout: 1s"}
 		if engine == "docker" {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -15,6 +14,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/gateway/web/webtest"
+	"github.com/ramus-dev/ramus/internal/programs"
 	"github.com/ramus-dev/ramus/internal/webbuild/bundle"
 )
 
@@ -235,11 +235,8 @@ func buildWithPages(t *testing.T) string {
 		t.Fatal(err)
 	}
 	program := filepath.Join(dir, "ramus")
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-tags", "ramusweb", "-overlay", list, "-o", program,
-		"github.com/ramus-dev/ramus/cmd/ramus")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if said, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, said)
+	if err := programs.Build(program, "github.com/ramus-dev/ramus/cmd/ramus", "-tags", "ramusweb", "-overlay", list); err != nil {
+		t.Fatal(err)
 	}
 	return program
 }

@@ -76,13 +76,22 @@ func build(pkg string) (string, error) {
 		return "", err
 	}
 	defer lock.Close()
-	// The flags are those of the Makefile's programs, whose compiled packages it then has in common with this one.
-	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", program, module+"/"+pkg)
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if said, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("%w\n%s", err, said)
+	if err := Build(program, module+"/"+pkg); err != nil {
+		return "", err
 	}
 	return program, os.Chmod(program, 0o755)
+}
+
+// Build builds a package as a static program, with further flags of `go build`. The other flags are those of the
+// Makefile's programs, so that all have their compiled packages in common.
+func Build(path, pkg string, flags ...string) error {
+	args := append([]string{"build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", path}, flags...)
+	cmd := exec.Command("go", append(args, pkg)...)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if said, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%w\n%s", err, said)
+	}
+	return nil
 }
 
 // locked waits for a program's lock. Closing the file releases it.
