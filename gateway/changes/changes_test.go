@@ -2,6 +2,8 @@ package changes_test
 
 import (
 	"cmp"
+	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"reflect"
@@ -9,8 +11,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/changes"
 	"github.com/ramus-dev/ramus/gateway/diff"
+	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/gitd/gittest"
 	"github.com/ramus-dev/ramus/gitd/object"
@@ -172,7 +177,7 @@ func TestLongFile(t *testing.T) {
 			t.Errorf("from %d: %d hunks, next %d, want %d lines and %d", at, len(f.Hunks), f.Next, n, next)
 		}
 	}
-	for _, w := range []changes.Window{{Page: -1}, {Context: 1 << 20}, {Path: "nothing"}} {
+	for _, w := range []changes.Window{{Page: -1}, {Line: -1}, {Context: -1}, {Context: 10_001}, {Path: "nothing"}} {
 		if _, err := c.Read(t.Context(), r, a, b, w, nil); err == nil {
 			t.Errorf("%+v is no mistake", w)
 		}
@@ -211,5 +216,141 @@ func TestKinds(t *testing.T) {
 	}
 	if f := s.Files[2]; f.Status != "T" || f.Mode != "120000" || len(f.Hunks) != 2 || f.Hunks[0].Lines[0].Sign != diff.Deleted || f.Hunks[1].Lines[0].Sign != diff.Added {
 		t.Errorf("the link is %+v", f)
+	}
+}
+
+// TestFind finds files by a part of their new or their old path, counts folders, and leaves out lines that are not asked for.
+func TestFind(t *testing.T) {
+	r := repotest.NewRepo(t)
+	same := []byte("one\ntwo\nthree\nfour\n")
+	var before, after []gitd.File
+	for i := range 60 {
+		after = append(after, gitd.File{Path: fmt.Sprintf("new/%02d", i), Content: fmt.Appendf(nil, "%d\n", i)})
+	}
+	before = append(before, gitd.File{Path: "old/name", Content: same}, gitd.File{Path: "top", Content: []byte("x\n")})
+	after = append(after, gitd.File{Path: "other/name", Content: same}, gitd.File{Path: "top", Content: []byte("y\n")})
+	a, b := commit(t, r, before), commit(t, r, after)
+	var c changes.Changes
+	read := func(w changes.Window, skip func(string) bool) changes.Set {
+		t.Helper()
+		s, err := c.Read(t.Context(), r, a, b, w, skip)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	for _, x := range []struct {
+		w     changes.Window
+		found int
+		pages int
+		first string
+	}{
+		{changes.Window{}, 62, 2, "new/00"},
+		{changes.Window{Page: 2}, 62, 2, "new/50"},
+		{changes.Window{Page: 9}, 62, 2, "new/50"},
+		{changes.Window{Find: "old/"}, 1, 1, "other/name"},
+		{changes.Window{Find: "other/"}, 1, 1, "other/name"},
+		{changes.Window{Find: "new/1"}, 10, 1, "new/10"},
+		{changes.Window{Path: "top"}, 1, 1, "top"},
+		{changes.Window{Find: "nowhere"}, 0, 1, ""},
+	} {
+		s := read(x.w, nil)
+		first := ""
+		if len(s.Files) > 0 {
+			first = s.Files[0].Path
+		}
+		if s.All != 62 || s.Found != x.found || s.Pages != x.pages || first != x.first {
+			t.Errorf("%+v: %d of %d files on %d pages, the first is %s", x.w, s.Found, s.All, s.Pages, first)
+		}
+		if got := fmt.Sprint(s.Folders); got != "[{new/ 60} {other/ 1} { 1}]" {
+			t.Errorf("%+v: the folders are %s", x.w, got)
+		}
+	}
+	one := read(changes.Window{Find: "new/1"}, nil)
+	skipped := one.Files[3].Key
+	for i, f := range read(changes.Window{Find: "new/1"}, func(key string) bool { return key == skipped }).Files {
+		if f.Shown != (i != 3) {
+			t.Errorf("the lines of %s: %v", f.Path, f.Shown)
+		}
+	}
+	if f := read(changes.Window{Path: one.Files[3].Path}, func(string) bool { return true }).Files[0]; !f.Shown {
+		t.Error("a file that is named has no lines")
+	}
+}
+
+// TestLimits deletes as many lines as are shown, and one more. Six lines count for each file in addition, as equal ones around the deleted ones.
+func TestLimits(t *testing.T) {
+	r := repotest.NewRepo(t)
+	for _, x := range []struct {
+		a, b int
+		want string
+	}{{250, 238, "true true"}, {250, 239, "true false"}, {251, 250, "false true"}} {
+		var c changes.Changes
+		s, err := c.Read(t.Context(), r, commit(t, r, []gitd.File{
+			{Path: "a", Content: []byte(strings.Repeat("line\n", x.a))}, {Path: "b", Content: []byte(strings.Repeat("line\n", x.b))},
+		}), commit(t, r, []gitd.File{{Path: "a"}, {Path: "b"}}), changes.Window{}, nil)
+		if err != nil || len(s.Files) != 2 {
+			t.Fatal(s, err)
+		}
+		if got := fmt.Sprint(s.Files[0].Shown, " ", s.Files[1].Shown); got != x.want {
+			t.Errorf("%d and %d lines: %s, want %s", x.a, x.b, got, x.want)
+		}
+	}
+}
+
+// TestErrors compares with a commit that does not exist, and for a caller that went away. Neither error blames the time that git takes.
+func TestErrors(t *testing.T) {
+	r := repotest.NewRepo(t)
+	a := commit(t, r, []gitd.File{{Path: "x", Content: []byte("x\n")}})
+	var c changes.Changes
+	var p *route.Problem
+	if _, err := c.Read(t.Context(), r, a, gitd.Hash(strings.Repeat("ab", 20)), changes.Window{}, nil); err == nil || errors.As(err, &p) {
+		t.Errorf("a commit that does not exist: %v", err)
+	}
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := c.Read(gone, r, a, commit(t, r, nil), changes.Window{}, nil); err == nil || errors.As(err, &p) {
+		t.Errorf("a caller that went away: %v", err)
+	}
+}
+
+// TestSpan finds the begin and the end of the work of a caller.
+func TestSpan(t *testing.T) {
+	r := repotest.NewRepo(t)
+	put := func(branch, path string, parent gitd.Hash) gitd.Hash {
+		t.Helper()
+		n := gitd.NewCommit{Put: []gitd.File{{Path: path, Content: []byte(path)}}, From: parent, Author: ada, Message: path}
+		if parent != "" {
+			n.Parents = []gitd.Hash{parent}
+		}
+		h, err := r.WriteCommit(t.Context(), n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		gittest.Run(t, r.Dir(), "update-ref", "refs/heads/"+branch, string(h))
+		return h
+	}
+	start := put("main", "a", "")
+	moved := put("main", "b", start)
+	early, rebased := put("ramus/early", "c", start), put("ramus/rebased", "d", moved)
+	gittest.Run(t, r.Dir(), "update-ref", "refs/heads/ramus/merged", string(moved))
+	for _, x := range []struct {
+		branch, base   string
+		head, from, to gitd.Hash
+	}{
+		{"ramus/early", "main", "", start, early},
+		{"ramus/rebased", "main", "", moved, rebased},
+		{"ramus/merged", "main", "", start, moved}, // all its work is in the base, so its begin is that of the record
+		{"ramus/gone", "main", rebased, moved, rebased},
+		{"ramus/early", "deleted", "", start, early},
+	} {
+		st := executor.CallerStatus{Branch: x.branch, Head: x.head, Last: record.Run{Base: x.base, BaseCommit: start}}
+		from, to, err := changes.Span(t.Context(), r, st)
+		if err != nil || from != x.from || to != x.to {
+			t.Errorf("%s on %s: %s to %s, %v, want %s to %s", x.branch, x.base, from, to, err, x.from, x.to)
+		}
+	}
+	if _, _, err := changes.Span(t.Context(), r, executor.CallerStatus{Branch: "ramus/gone", Last: record.Run{Base: "main"}}); err == nil {
+		t.Error("a branch that does not exist has changes")
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -195,6 +196,98 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
+// TestEnds reads the parts before and after a tick. A part of as many ticks as there may be is complete.
+func TestEnds(t *testing.T) {
+	j := &journals{}
+	j.add(t, MaxTicks, func() gitd.Hash { return "" })
+	lines := &Timelines{Journals: j}
+	id := func(n int) string { return fmt.Sprintf("r0/%d", 2*n+1) }
+	for _, x := range []struct {
+		w            Window
+		first, last  int
+		older, newer bool
+	}{
+		{Window{Ticks: MaxTicks}, 0, MaxTicks - 1, false, false},
+		{Window{Ticks: MaxTicks - 1}, 1, MaxTicks - 1, true, false},
+		{Window{}, MaxTicks - defaultTicks, MaxTicks - 1, true, false},
+		{Window{Before: id(3), Ticks: 3}, 0, 2, false, true},
+		{Window{Before: id(3), Ticks: 2}, 1, 2, true, true},
+		{Window{After: id(MaxTicks - 3), Ticks: 2}, MaxTicks - 2, MaxTicks - 1, true, false},
+		{Window{After: id(MaxTicks - 4), Ticks: 2}, MaxTicks - 3, MaxTicks - 2, true, true},
+	} {
+		l, err := lines.Read(t.Context(), ada, j.runs[0].Caller, x.w)
+		if err != nil || len(l.Ticks) == 0 {
+			t.Fatalf("%+v: %+v, %v", x.w, l, err)
+		}
+		if n := len(l.Ticks); l.Ticks[0].ID != id(x.first) || l.Ticks[n-1].ID != id(x.last) || l.Older != x.older || l.Newer != x.newer ||
+			l.At != n-1 {
+			t.Errorf("%+v: %d ticks from %s to %s, at %d, older %v, newer %v", x.w, n, l.Ticks[0].ID, l.Ticks[n-1].ID, l.At, l.Older, l.Newer)
+		}
+	}
+	for _, w := range []Window{{Before: id(0)}, {After: id(MaxTicks - 1)}} {
+		if l, err := lines.Read(t.Context(), ada, j.runs[0].Caller, w); err != nil || len(l.Ticks) != 0 || l.At != -1 {
+			t.Errorf("%+v: %+v, %v", w, l, err)
+		}
+	}
+}
+
+// TestLanesOfPrompts has an agent that begins with two commands and gets its second prompt after them.
+func TestLanesOfPrompts(t *testing.T) {
+	j := &journals{}
+	j.add(t, 2, func() gitd.Hash { return "" })
+	j.add(t, 3, func() gitd.Hash { return "" })
+	r := &j.runs[1]
+	r.Kind, r.Agent = record.KindAgent, &record.AgentCall{Name: "coder", Prompt: "first"}
+	list := j.events[r.Name()]
+	list[4].Kind = string(record.KindAgent)
+	list[4].Data = []byte(`{"prompts": 2}`)
+	j.events[r.Name()] = slices.Insert(list, 4, record.Event{Type: record.EventPrompt,
+		Data: record.Marshal(record.Prompt{Key: "1", Text: "second", By: gitd.Person{Name: "Ben"}})})
+	lines := &Timelines{Journals: j}
+	o, err := lines.Overview(t.Context(), ada, r.Caller)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := fmt.Sprint(o.Lanes()); got != "[0 2 4]" {
+		t.Errorf("lanes begin at %s", got)
+	}
+	for i, m := range o {
+		if got := o.Find(m.ID); got != i {
+			t.Errorf("%s is at %d, want %d", m.ID, got, i)
+		}
+	}
+	if got := o.Find("r0/2"); got != -1 {
+		t.Errorf("a tick that does not exist is at %d", got)
+	}
+}
+
+// TestMemoryIsBounded keeps as many marks as there may be, and forgets them for one more.
+func TestMemoryIsBounded(t *testing.T) {
+	var m Memory
+	half := make([]runMark, maxRemembered/2)
+	m.keep("a", half)
+	m.keep("b", half)
+	if len(m.marks) != 2 || m.count != maxRemembered {
+		t.Errorf("%d runs with %d marks", len(m.marks), m.count)
+	}
+	m.keep("c", half[:1])
+	if len(m.marks) != 1 || m.count != 1 {
+		t.Errorf("%d runs with %d marks after one more", len(m.marks), m.count)
+	}
+}
+
+// TestLongCommand cuts a command that is longer than a tick shows.
+func TestLongCommand(t *testing.T) {
+	j := &journals{}
+	j.add(t, 2, func() gitd.Hash { return "" })
+	list := j.events[j.runs[0].Name()]
+	list[0].Command, list[2].Command = strings.Repeat("x", maxText), strings.Repeat("x", maxText+1)
+	l, err := (&Timelines{Journals: j}).Read(t.Context(), ada, j.runs[0].Caller, Window{})
+	if err != nil || l.Ticks[0].Cut() || !l.Ticks[1].Cut() {
+		t.Errorf("%v, %v, %v", l.Ticks[0].Cut(), l.Ticks[1].Cut(), err)
+	}
+}
+
 // TestTurn reads the turn of an agent with its prompts, costs and pictures.
 func TestTurn(t *testing.T) {
 	caller, err := record.RunCaller("otter")
@@ -270,6 +363,19 @@ func TestFiles(t *testing.T) {
 		}
 		return tip
 	}
+	many := gitd.NewCommit{Author: person, Committer: person, When: time.Unix(1_700_000_000, 0), Message: "Add files"}
+	for n := range maxFiles {
+		many.Put = append(many.Put, gitd.File{Path: fmt.Sprintf("many/%d", n)})
+	}
+	full, err := repo.WriteCommit(t.Context(), many)
+	if err != nil {
+		t.Fatal(err)
+	}
+	many.Put = append(many.Put, gitd.File{Path: "more"})
+	more, err := repo.WriteCommit(t.Context(), many)
+	if err != nil {
+		t.Fatal(err)
+	}
 	j := &journals{}
 	for range 60 {
 		j.add(t, 5, commit)
@@ -292,5 +398,17 @@ func TestFiles(t *testing.T) {
 		if err != nil || got.String() != string(want) {
 			t.Fatalf("%s: the files are\n%swant\n%s%v", tick.ID, got.String(), want, err)
 		}
+	}
+	for _, x := range []struct {
+		head gitd.Hash
+		more bool
+	}{{more, true}, {full, false}} {
+		f, err := api.filesAt(t.Context(), executor.CallerStatus{Repo: "app"}, &Tick{Head: x.head}, "")
+		if err != nil || f.More != x.more || len(f.Entries) > maxFiles {
+			t.Errorf("%s: %d files, more %v: %v", x.head, len(f.Entries), f.More, err)
+		}
+	}
+	if _, err := api.filesAt(t.Context(), executor.CallerStatus{Repo: "app"}, &Tick{ID: "r/1"}, ""); err == nil {
+		t.Error("a tick without a commit has files")
 	}
 }
