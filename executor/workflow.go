@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"regexp"
 	"strings"
 	"time"
 
@@ -16,6 +15,7 @@ import (
 	"github.com/ramus-dev/ramus/executor/step"
 	"github.com/ramus-dev/ramus/executor/upstream"
 	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/internal/pattern"
 	"github.com/ramus-dev/ramus/internal/redact"
 	"github.com/ramus-dev/ramus/internal/text"
 	"github.com/ramus-dev/ramus/tasks"
@@ -404,7 +404,7 @@ func (l *liveRun) ask(ctx context.Context, info step.Info, s workflow.Step) (wor
 	})
 }
 
-var notCallerID = regexp.MustCompile(`[^a-z0-9]+`)
+var notCallerID = pattern.New(`[^a-z0-9]+`)
 
 // lineCaller returns the caller of a fan-out line with a branch of its own.
 func lineCaller(parent record.Caller, line string) (record.Caller, error) {

@@ -8,12 +8,13 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"regexp"
 	"strings"
 	"time"
 
-	"github.com/ramus-dev/ramus/gitd/object"
 	"golang.org/x/crypto/ssh"
+
+	"github.com/ramus-dev/ramus/gitd/object"
+	"github.com/ramus-dev/ramus/internal/pattern"
 )
 
 // CommitSigner signs commits as git does with gpg.format=ssh. Its Ed25519 key never leaves this process. Commits
@@ -248,7 +249,7 @@ const (
 )
 
 // datedPerson matches a person in a commit, with the time.
-var datedPerson = regexp.MustCompile(`^(.+ <[^<>\n]*>) [0-9]{1,12} [+-][0-9]{4}$`)
+var datedPerson = pattern.New(`^(.+ <[^<>\n]*>) [0-9]{1,12} [+-][0-9]{4}$`)
 
 // SignCommit signs a commit object that was made elsewhere and has no signature, for somebody who works on the
 // branches. Returns [ErrInvalid] for anything but a plain commit. Returns [ErrDenied] for a commit that names

@@ -9,9 +9,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/ramus-dev/ramus/internal/pattern"
 )
 
 func linkBrowsersCommand() command {
@@ -196,7 +197,7 @@ type playwrightBrowser struct {
 }
 
 // browserRevision is part of a folder's name.
-var browserRevision = regexp.MustCompile(`^[0-9A-Za-z_]{1,40}$`)
+var browserRevision = pattern.New(`^[0-9A-Za-z_]{1,40}$`)
 
 // readPlaywright reads the package's browsers.json. It refuses a revision that could leave the folder of browsers.
 func readPlaywright(p string) (playwrightRelease, error) {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -15,6 +14,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/gate"
 	"github.com/ramus-dev/ramus/gateway/slack"
 	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/internal/pattern"
 )
 
 // newChat returns the Slack front of a configuration. Returns nil if there is no app.
@@ -76,7 +76,7 @@ func newChatSettings(c Config) (chat.Settings, error) {
 }
 
 // githubLogin is a login of GitHub, or its number and login.
-var githubLogin = regexp.MustCompile(`^(?:[0-9]{1,20}\+)?[A-Za-z0-9](?:[A-Za-z0-9]|-[A-Za-z0-9]){0,38}$`)
+var githubLogin = pattern.New(`^(?:[0-9]{1,20}\+)?[A-Za-z0-9](?:[A-Za-z0-9]|-[A-Za-z0-9]){0,38}$`)
 
 // newAuthors returns the authors of commits, by the ids of users in Slack.
 func newAuthors(people map[string]AuthorConfig) (map[string]gitd.Person, error) {

@@ -3,12 +3,12 @@ package agent
 import (
 	"fmt"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/internal/pattern"
 	"github.com/ramus-dev/ramus/tasks/library"
 )
 
@@ -79,7 +79,7 @@ const (
 	maxOutput   = 256 << 20
 )
 
-var validName = regexp.MustCompile(`^[a-z0-9]+(?:-[a-z0-9]+)*$`)
+var validName = pattern.New(`^[a-z0-9]+(?:-[a-z0-9]+)*$`)
 
 // Complete fills in the defaults of agents, by name. It returns an error if one could not run.
 func Complete(given map[string]Agent) (map[string]Agent, error) {

@@ -12,10 +12,10 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
+	"github.com/ramus-dev/ramus/internal/pattern"
 	"github.com/ramus-dev/ramus/internal/text"
 	"github.com/ramus-dev/ramus/tasks/browser"
 )
@@ -48,7 +48,7 @@ var viewFiles = map[string]string{
 
 const pngMagic = "\x89PNG\r\n\x1a\n"
 
-var stepPicture = regexp.MustCompile(`^step-[0-9]{1,4}(-[a-z0-9-]{1,64})?\.png$`)
+var stepPicture = pattern.New(`^step-[0-9]{1,4}(-[a-z0-9-]{1,64})?\.png$`)
 
 // viewFile reports whether a view may have a file of that name, and returns how it begins.
 func viewFile(name string) (magic string, ok bool) {

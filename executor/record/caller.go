@@ -2,8 +2,9 @@ package record
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
+
+	"github.com/ramus-dev/ramus/internal/pattern"
 )
 
 // Caller is the party that commands run for. Its branch, container and refs derive from its name. The zero value is invalid.
@@ -11,7 +12,7 @@ type Caller struct {
 	kind, id string
 }
 
-var callerID = regexp.MustCompile(`^[a-z0-9](?:[a-z0-9]|-[a-z0-9]){0,79}$`)
+var callerID = pattern.New(`^[a-z0-9](?:[a-z0-9]|-[a-z0-9]){0,79}$`)
 
 // RunCaller returns the caller of a run by itself. See [ParseCaller].
 func RunCaller(id string) (Caller, error) { return ParseCaller("run:" + id) }

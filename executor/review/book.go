@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -16,6 +15,7 @@ import (
 	"github.com/ramus-dev/ramus/executor/anchor"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/internal/pattern"
 )
 
 // Refs begins the refs of reviews, refs/ramus/review/CALLER.
@@ -158,7 +158,7 @@ func (b *Book) Change(ctx context.Context, repo *gitd.Repo, c record.Caller, by 
 	}
 }
 
-var fileID = regexp.MustCompile(`^[0-9a-z][0-9a-z-]{0,79}$`)
+var fileID = pattern.New(`^[0-9a-z][0-9a-z-]{0,79}$`)
 
 // write makes a commit of the files that differ.
 func (b *Book) write(ctx context.Context, repo *gitd.Repo, c record.Caller, old kept, r Review, by gitd.Person, subject string) error {

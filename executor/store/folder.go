@@ -15,6 +15,7 @@ import (
 	"syscall"
 
 	"github.com/ramus-dev/ramus/internal/durable"
+	"github.com/ramus-dev/ramus/internal/pattern"
 )
 
 // Folder is a [Bucket] in a folder. The path of a file is its key. A file is written under a name of its own in the same folder,
@@ -54,7 +55,7 @@ func makeFolder(dir string) error {
 var keyFolders = []string{strings.TrimSuffix(keys, "/"), "cache", "lfs"}
 
 // unfinishedName matches the names that Put gives to unfinished files.
-var unfinishedName = regexp.MustCompile(`\.[0-9]+` + regexp.QuoteMeta(unfinished) + `$`)
+var unfinishedName = pattern.New(`\.[0-9]+` + regexp.QuoteMeta(unfinished) + `$`)
 
 // removeUnfinished removes the unfinished files below dir that no process holds a lock of. Files that it cannot remove stay.
 func removeUnfinished(dir string) {

@@ -12,7 +12,6 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -22,6 +21,7 @@ import (
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
 	gitworktree "github.com/ramus-dev/ramus/gitd/worktree"
+	"github.com/ramus-dev/ramus/internal/pattern"
 )
 
 // Bounds of the files that are written when a work tree is bound. A larger work tree is cloned, which is faster.
@@ -343,7 +343,7 @@ func (t *Tree) gitConfig(s beginning) []byte {
 var configEscape = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`, "\t", `\t`, "\x00", "")
 
 // converting matches attributes with which a file differs between the work tree and git.
-var converting = regexp.MustCompile(`\b(eol|crlf|ident|working-tree-encoding)\b`)
+var converting = pattern.New(`\b(eol|crlf|ident|working-tree-encoding)\b`)
 
 // fill returns the files of a new upper: the difference, as files and whiteouts, and .git. If the difference cannot
 // be written from outside, why is the reason.

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
 
 	"github.com/ramus-dev/ramus/gateway/account"
 	"github.com/ramus-dev/ramus/gateway/audit"
@@ -22,11 +23,14 @@ var pageFiles embed.FS
 //go:embed pages/token.html
 var tokenFile embed.FS
 
-// pages has the page of a token, which needs nothing else. The others are in the shell of package web.
+// pages has the page of a token, which needs nothing else. The others are in the shell of package web, and are parsed at
+// the first call.
 var (
 	pages     = page.Parse(tokenFile)
-	templates = template.Must(web.NewTemplates().ParseFS(pageFiles, "pages/choose.html", "pages/sessions.html",
-		"pages/people.html", "pages/audit.html"))
+	templates = sync.OnceValue(func() *template.Template {
+		return template.Must(web.NewTemplates().ParseFS(pageFiles, "pages/choose.html", "pages/sessions.html",
+			"pages/people.html", "pages/audit.html"))
+	})
 )
 
 // The paths of pages, and of the form that signs out.
@@ -63,7 +67,7 @@ func (api *API) pageRoutes() []route.Route {
 
 // show answers with a page in the shell. Before the sign-in it has no navigation.
 func (api *API) show(c *route.Call, title, name string, data any) error {
-	p := &web.Page{Title: title, Nav: "settings", Template: name, Templates: templates, Data: data}
+	p := &web.Page{Title: title, Nav: "settings", Template: name, Templates: templates(), Data: data}
 	if c.Who.Account == nil {
 		p.Bare, p.Layout = true, "narrow"
 	}
@@ -213,7 +217,7 @@ func (api *API) showPeople(c *route.Call, status int, fault string) error {
 	for _, p := range api.Accounts.List() {
 		rows = append(rows, personRow{api.describe(p), p.ID == c.Who.Account.ID, p.Provider == account.ProviderOwner})
 	}
-	return api.Web.Reply(c, &web.Page{Title: "People", Nav: "settings", Template: "people", Templates: templates,
+	return api.Web.Reply(c, &web.Page{Title: "People", Nav: "settings", Template: "people", Templates: templates(),
 		Status: status, Data: struct {
 			People []personRow
 			Roles  any

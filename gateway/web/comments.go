@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"html/template"
 	"net/url"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,6 +22,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gateway/workspace"
 	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/internal/pattern"
 )
 
 // Bounds of the comments of a page of changes.
@@ -107,7 +107,7 @@ type (
 	}
 )
 
-var lineName = regexp.MustCompile(`^(f[0-9a-f]{12})-([RL])([1-9][0-9]{0,8})$`)
+var lineName = pattern.New(`^(f[0-9a-f]{12})-([RL])([1-9][0-9]{0,8})$`)
 
 // comments adds the threads of the work to the page, and the form that the view asks for.
 func (api *API) comments(c *route.Call, p *Page, d *changesData, v changesView, m *lineMaker, w comment.Work) error {

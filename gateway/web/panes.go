@@ -44,7 +44,7 @@ func (api *API) showPane(c *route.Call, p *Page, s workspace.Workspace, name str
 		MayChange: c.Who.CheckChange(s.Repository, s.Branch) == nil,
 		Rows:      rows, Agents: api.Executor.AgentNames(), Note: note}
 	var b strings.Builder
-	if err := pages.ExecuteTemplate(&b, name, d); err != nil {
+	if err := pages().ExecuteTemplate(&b, name, d); err != nil {
 		return "", err
 	}
 	return template.HTML(b.String()), nil

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/ramus-dev/ramus/gateway/live"
@@ -19,8 +20,10 @@ import (
 //go:embed pages
 var pageFiles embed.FS
 
-// pages are the templates of this package.
-var pages = template.Must(template.New("").Funcs(functions).ParseFS(pageFiles, "pages/*.html"))
+// pages returns the templates of this package. They are parsed at the first call, because most commands need none.
+var pages = sync.OnceValue(func() *template.Template {
+	return template.Must(template.New("").Funcs(functions).ParseFS(pageFiles, "pages/*.html"))
+})
 
 // Page is the present content of a path. A builder sets the exported fields.
 type Page struct {
@@ -272,7 +275,7 @@ func (p *Page) templates() *template.Template {
 	if p.Templates != nil {
 		return p.Templates
 	}
-	return pages
+	return pages()
 }
 
 // fill makes the content of a page.
@@ -301,7 +304,7 @@ func (api *API) write(c *route.Call, p *Page) error {
 		return err
 	}
 	var b strings.Builder
-	if err := pages.ExecuteTemplate(&b, "shell.html", p); err != nil {
+	if err := pages().ExecuteTemplate(&b, "shell.html", p); err != nil {
 		return fmt.Errorf("cannot make the page: %w", err)
 	}
 	h := c.W.Header()
@@ -324,7 +327,7 @@ func (api *API) Reply(c *route.Call, p *Page) error {
 }
 
 // NewTemplates returns a set of templates for the pages of another package. It has the templates and functions of this one.
-func NewTemplates() *template.Template { return template.Must(pages.Clone()) }
+func NewTemplates() *template.Template { return template.Must(pages().Clone()) }
 
 // policy returns the Content-Security-Policy of a page. A nonce that is not empty admits the style elements that have it.
 func policy(noScript bool, nonce string) string {

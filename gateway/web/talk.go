@@ -193,7 +193,7 @@ func (p talkPane) Show(c *route.Call, page *Page, s workspace.Workspace) (templa
 	}
 	p.api.talkRows(ctx, &d, s, t)
 	var b strings.Builder
-	if err := pages.ExecuteTemplate(&b, "pane_talk", d); err != nil {
+	if err := pages().ExecuteTemplate(&b, "pane_talk", d); err != nil {
 		return "", err
 	}
 	return template.HTML(b.String()), nil

@@ -7,11 +7,11 @@ import (
 	"fmt"
 	"maps"
 	"path"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/ramus-dev/ramus/internal/pattern"
 	"github.com/ramus-dev/ramus/internal/text"
 	"github.com/ramus-dev/ramus/tasks"
 	"github.com/ramus-dev/ramus/tasks/service"
@@ -377,10 +377,10 @@ func (f *File) ports(list []json.RawMessage) error {
 }
 
 var (
-	validEnv     = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,99}$`)
-	validTarget  = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}$`)
-	validFeature = regexp.MustCompile(`^[a-z0-9][A-Za-z0-9._/:@-]{0,255}$`)
-	variable     = regexp.MustCompile(`\$\{([A-Za-z]+)(?::([^}:]*))?(?::([^}]*))?\}`)
+	validEnv     = pattern.New(`^[A-Za-z_][A-Za-z0-9_]{0,99}$`)
+	validTarget  = pattern.New(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}$`)
+	validFeature = pattern.New(`^[a-z0-9][A-Za-z0-9._/:@-]{0,255}$`)
+	variable     = pattern.New(`\$\{([A-Za-z]+)(?::([^}:]*))?(?::([^}]*))?\}`)
 )
 
 // expand replaces variables. Those of the machine have no value but their default. ok is false if the text has one that only the

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -22,7 +21,9 @@ import (
 	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/servers"
 	"github.com/gophercloud/gophercloud/v2/openstack/image/v2/images"
 	"github.com/gophercloud/gophercloud/v2/pagination"
+
 	"github.com/ramus-dev/ramus/executor/nodes"
+	"github.com/ramus-dev/ramus/internal/pattern"
 )
 
 // The metadata of machines.
@@ -187,7 +188,7 @@ func flavorID(ctx context.Context, compute *gophercloud.ServiceClient, name stri
 	return id, err
 }
 
-var uuid = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
+var uuid = pattern.New(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 
 // imageID returns the id of the image, the newest one if there are several of the name.
 func (p *Provider) imageID(ctx context.Context, client *gophercloud.ProviderClient) (string, error) {
