@@ -2,11 +2,16 @@
 package cloudtest
 
 import (
-	"context"
+	"bytes"
+	"io"
+	"net/http"
 	"slices"
 	"sync"
 	"time"
 )
+
+// maxBody bounds the body of a request that is read, in bytes. The handlers refuse bodies beyond 1 MiB.
+const maxBody = 1 << 20
 
 // Machine is a server of a cloud.
 type Machine struct {
@@ -105,9 +110,12 @@ func (c *Cloud) removeIf(gone func(Machine) bool) bool {
 	return len(c.machines) < before
 }
 
-// Request counts a request, and waits as long as answers take. Returns the faults, and the number of requests that are
-// left. A number below zero means that the request is refused.
-func (c *Cloud) Request(ctx context.Context) (f Faults, left int) {
+// Request counts a request, and waits as long as answers take, or until the client goes away. Returns the faults, and the
+// number of requests that are left. A number below zero means that the request is refused.
+func (c *Cloud) Request(r *http.Request) (f Faults, left int) {
+	// The context of a request ends with its client only when its body has been read.
+	body, _ := io.ReadAll(io.LimitReader(r.Body, maxBody+1))
+	r.Body = io.NopCloser(bytes.NewReader(body))
 	c.mu.Lock()
 	c.requests++
 	f, left = c.faults, PerHour
@@ -120,7 +128,7 @@ func (c *Cloud) Request(ctx context.Context) (f Faults, left int) {
 	c.mu.Unlock()
 	select {
 	case <-time.After(f.Slow):
-	case <-ctx.Done():
+	case <-r.Context().Done():
 	}
 	return f, left
 }

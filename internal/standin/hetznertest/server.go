@@ -48,7 +48,7 @@ func NewAt(address, token string) (*Server, error) {
 type object = map[string]any
 
 func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
-	faults, left := s.Request(r.Context())
+	faults, left := s.Request(r)
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("RateLimit-Limit", strconv.Itoa(cloudtest.PerHour))
 	w.Header().Set("RateLimit-Remaining", strconv.Itoa(max(left, 0)))

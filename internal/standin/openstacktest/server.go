@@ -61,7 +61,7 @@ func (s *Server) current() string { return fmt.Sprintf("token-%d", s.tokens.Load
 
 // token is Keystone.
 func (s *Server) token(w http.ResponseWriter, r *http.Request) {
-	faults, _ := s.Request(r.Context())
+	faults, _ := s.Request(r)
 	if faults.Down {
 		refuse(w, 503, "the service is not available")
 		return
@@ -105,7 +105,7 @@ func (s *Server) versions(w http.ResponseWriter, _ *http.Request) {
 // allowed wraps a handler in the faults, the limit and the check of the token.
 func (s *Server) allowed(h func(http.ResponseWriter, *http.Request, cloudtest.Faults)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		faults, left := s.Request(r.Context())
+		faults, left := s.Request(r)
 		switch {
 		case faults.Down:
 			refuse(w, 503, "the service is not available")
