@@ -20,10 +20,14 @@ import (
 //go:embed pages
 var pageFiles embed.FS
 
-// pages returns the templates of this package. They are parsed at the first call, because most commands need none.
-var pages = sync.OnceValue(func() *template.Template {
-	return template.Must(template.New("").Funcs(functions).ParseFS(pageFiles, "pages/*.html"))
-})
+// parsed returns the templates of this package, which are never executed, because others could not copy them then. They are
+// parsed at the first call, because most commands need none. pages returns those that are executed.
+var (
+	parsed = sync.OnceValue(func() *template.Template {
+		return template.Must(template.New("").Funcs(functions).ParseFS(pageFiles, "pages/*.html"))
+	})
+	pages = sync.OnceValue(NewTemplates)
+)
 
 // Page is the present content of a path. A builder sets the exported fields.
 type Page struct {
@@ -327,7 +331,7 @@ func (api *API) Reply(c *route.Call, p *Page) error {
 }
 
 // NewTemplates returns a set of templates for the pages of another package. It has the templates and functions of this one.
-func NewTemplates() *template.Template { return template.Must(pages().Clone()) }
+func NewTemplates() *template.Template { return template.Must(parsed().Clone()) }
 
 // policy returns the Content-Security-Policy of a page. A nonce that is not empty admits the style elements that have it.
 func policy(noScript bool, nonce string) string {
