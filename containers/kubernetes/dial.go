@@ -74,7 +74,7 @@ func (e *Engine) orGone(ctx context.Context, id string, err error) error {
 	return err
 }
 
-// greeted reports whether the runner of a pod answers.
+// greeted returns nil if the runner of a pod answers. It waits at most tryWait for a connection and again for the answer.
 func (e *Engine) greeted(ctx context.Context, id string) error {
 	c, err := e.dial(ctx, id)
 	if err != nil {
@@ -83,6 +83,7 @@ func (e *Engine) greeted(ctx context.Context, id string) error {
 	defer c.Close()
 	stop := context.AfterFunc(ctx, c.lose)
 	defer stop()
+	_ = c.SetReadDeadline(time.Now().Add(tryWait))
 	var b [4]byte
 	if _, err = io.ReadFull(c, b[:]); err == nil && string(b[:]) != "SSH-" {
 		err = fmt.Errorf("it greets with %q", b)

@@ -25,6 +25,24 @@ const (
 	StartWait = 10 * time.Minute
 )
 
+// Bounds on what the engine asks of a cluster at once. A thousand callers that begin together wait for their turn, because an
+// API server that has too much to do answers nobody in time.
+const (
+	// maxAsked bounds the requests to the API server that have no answer yet, apart from the watch and from commands in pods.
+	maxAsked = 32
+	// maxTried bounds the connections to runners that are being made, and again those that are being made again. So a node
+	// that does not answer delays no new container.
+	maxTried = 16
+)
+
+// Tests shorten these.
+var (
+	// tryWait bounds one try to connect to a runner.
+	tryWait = 30 * time.Second
+	// createWait is the time for which Start repeats the creation of a pod that the API server cannot do at the moment.
+	createWait = time.Minute
+)
+
 // stuckWait is the time that a pod may report a mistake, as an image that cannot be pulled, before Start gives up.
 // Tests shorten it.
 var stuckWait = 15 * time.Second
@@ -67,6 +85,10 @@ type Engine struct {
 	freed    chan struct{}   // is closed and replaced when a side becomes free
 	sidecars map[string]bool // pods of sidecars whose RunSidecar has not returned
 	id       string          // of this value; see [Engine.identity]
+
+	asked  turns // with room for maxAsked
+	tried  turns // with room for maxTried
+	retied turns // with room for maxTried
 }
 
 // Side describes the sidecars that stand ready.
@@ -177,7 +199,7 @@ func (e *Engine) path(kind string, parts ...string) string {
 	return path
 }
 
-// ask sends one request within a time limit. what names the attempt in errors. A request without an answer is
+// ask sends one request within a time limit, when fewer than maxAsked others are under way. what names the attempt in errors. A request without an answer is
 // [containers.ErrUnavailable].
 func (e *Engine) ask(ctx context.Context, limit time.Duration, what, method, path string, query url.Values,
 	body, answer any) error {
@@ -185,6 +207,11 @@ func (e *Engine) ask(ctx context.Context, limit time.Duration, what, method, pat
 	if err != nil {
 		return fmt.Errorf("cannot %s: %w", what, err)
 	}
+	leave, err := e.asked.take(ctx, maxAsked)
+	if err != nil {
+		return fmt.Errorf("cannot %s: %w", what, err)
+	}
+	defer leave()
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	err = api.Do(limited, method, path, query, body, answer)

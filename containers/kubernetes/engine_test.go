@@ -167,6 +167,7 @@ func TestStartWithoutRoomSaysWhatItWaitsFor(t *testing.T) {
 }
 
 func TestLostAnswerLeavesNoPod(t *testing.T) {
+	shorten(t, &createWait, 300*time.Millisecond)
 	f, e := newFake(t)
 	f.refuse = func(w http.ResponseWriter, r *http.Request) bool {
 		if r.Method != http.MethodPost {
@@ -491,7 +492,7 @@ func TestConnectionsMakeNoRequests(t *testing.T) {
 		}
 	}
 	e.watching(func(w *watch) { // its list and its watch may come at any time
-		for p, changed := w.pod(c.ID); p == nil; p, changed = w.pod(c.ID) {
+		for p, changed := w.await(c.ID); p == nil; p, changed = w.await(c.ID) {
 			<-changed
 		}
 	})

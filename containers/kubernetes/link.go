@@ -47,11 +47,16 @@ var errRefused = errors.New("the pod refuses the connection")
 
 // dial is Dial, but does not ask the API server why a pod does not answer.
 func (e *Engine) dial(ctx context.Context, id string) (*link, error) {
+	leave, err := e.tried.take(ctx, maxTried)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
 	w := e.follow()
 	if why := w.whyGone(id); why != "" {
 		return nil, goneError(why)
 	}
-	if p, _ := w.pod(id); p != nil {
+	if p := w.pod(id); p != nil {
 		if why, ended := p.ended(); ended {
 			return nil, goneError(why)
 		}
@@ -72,8 +77,11 @@ func (e *Engine) dial(ctx context.Context, id string) (*link, error) {
 	return l, nil
 }
 
-// open makes a carrier of the link, and returns the position up to which the pod has received.
+// open makes a carrier of the link within tryWait, and returns the position up to which the pod has received.
 func (l *link) open(ctx context.Context) (*kube.Exec, int64, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, tryWait,
+		fmt.Errorf("%w: the pod did not answer within %v", containers.ErrUnavailable, tryWait))
+	defer cancel()
 	text, err := json.Marshal(way.Opening{Session: l.session, Engine: l.e.identity(), Socket: way.Socket,
 		Received: l.Received()})
 	if err != nil {
@@ -85,7 +93,6 @@ func (l *link) open(ctx context.Context) (*kube.Exec, int64, error) {
 		return nil, 0, err
 	}
 	defer context.AfterFunc(ctx, func() { x.Close() })()
-	_ = x.SetReadDeadline(time.Now().Add(execWait))
 	kind, data, err := way.ReadFrame(x, nil)
 	switch {
 	case err != nil && ctx.Err() != nil:
@@ -136,7 +143,7 @@ func (l *link) again(ctx context.Context) (*kube.Exec, int64, error) {
 	defer cancel()
 	pause := resumePause
 	for {
-		x, position, err := l.open(ctx)
+		x, position, err := l.openAgain(ctx)
 		if err == nil {
 			return x, position, nil
 		}
@@ -150,6 +157,16 @@ func (l *link) again(ctx context.Context) (*kube.Exec, int64, error) {
 			return nil, 0, errors.Join(context.Cause(ctx), err)
 		}
 	}
+}
+
+// openAgain is open, when fewer than maxTried other links are being carried again.
+func (l *link) openAgain(ctx context.Context) (*kube.Exec, int64, error) {
+	leave, err := l.e.retied.take(ctx, maxTried)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer leave()
+	return l.open(ctx)
 }
 
 // Close closes the connection, and tells the pod so. The runner keeps its commands.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net/http"
 	"strings"
 	"time"
@@ -18,6 +19,12 @@ import (
 const (
 	greetPause    = 40 * time.Millisecond
 	greetMaxPause = 500 * time.Millisecond
+)
+
+// createPause is the pause before a pod is created again. It doubles up to createMaxPause.
+const (
+	createPause    = 100 * time.Millisecond
+	createMaxPause = 5 * time.Second
 )
 
 // Start makes a pod and returns when its runner greets. The error has the reason of the cluster if the pod cannot be
@@ -106,8 +113,7 @@ func (e *Engine) begin(ctx context.Context, p *pod, delayed func(string),
 	name := p.Metadata.Name
 	w.setStarting(name, +1)
 	defer w.setStarting(name, -1)
-	var made pod
-	err = e.ask(ctx, shortWait, "create a pod", http.MethodPost, e.path("pods"), nil, p, &made)
+	made, err := e.create(ctx, p)
 	if err != nil && kube.IsCode(err, http.StatusBadRequest, http.StatusForbidden, http.StatusNotFound,
 		http.StatusUnprocessableEntity) {
 		return nil, err
@@ -125,7 +131,40 @@ func (e *Engine) begin(ctx context.Context, p *pod, delayed func(string),
 	if err := e.awaitAnswer(ctx, w, name, delayed, answers); err != nil {
 		return nil, err
 	}
-	return &made, nil
+	return made, nil
+}
+
+// create creates a pod. An API server that is overloaded or away is asked again for createWait. The name of a pod is new, so
+// a pod that has it is that of an earlier request, whose answer was lost.
+func (e *Engine) create(ctx context.Context, p *pod) (*pod, error) {
+	until := time.Now().Add(createWait)
+	repeated := false
+	for pause := createPause; ; pause = min(2*pause, createMaxPause) {
+		var made pod
+		err := e.ask(ctx, shortWait, "create a pod", http.MethodPost, e.path("pods"), nil, p, &made)
+		var status *kube.StatusError
+		told := errors.As(err, &status)
+		switch {
+		case err == nil:
+			return &made, nil
+		case told && status.Reason == "AlreadyExists" && repeated:
+			return e.getPod(ctx, p.Metadata.Name)
+		case told && status.Reason == "Conflict": // of a quota that others use at the same time
+		case !errors.Is(err, containers.ErrUnavailable):
+			return nil, err
+		}
+		repeated = true
+		if told {
+			pause = max(pause, min(status.RetryAfter, createMaxPause))
+		}
+		pause = pause/2 + rand.N(pause) // those who were refused together do not come again together
+		if time.Now().Add(pause).After(until) {
+			return nil, err
+		}
+		if wait(ctx, pause); ctx.Err() != nil {
+			return nil, fmt.Errorf("%w: %w", context.Cause(ctx), err)
+		}
+	}
 }
 
 // awaitAnswer returns when a pod answers, or the reason why it will not.
@@ -135,7 +174,7 @@ func (e *Engine) awaitAnswer(ctx context.Context, w *watch, name string, delayed
 	var last error
 	why, told, pause := "", "", greetPause
 	for {
-		p, changed := w.pod(name)
+		p, changed := w.await(name)
 		placed := false
 		if p != nil {
 			if lacks, never := p.noImage(); never {

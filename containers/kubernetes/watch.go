@@ -24,7 +24,7 @@ type watch struct {
 	gone     map[string]string           // why pods ended, by name, for the ones with connections
 	conns    map[string]map[losable]bool // open connections by pod
 	starting map[string]int              // pods that Start has not returned
-	changed  chan struct{}               // is closed and replaced when something changes
+	changed  map[string]chan struct{}    // by pod, with somebody who waits; is closed and removed when the pod changes
 }
 
 // Pauses between attempts to follow the pods.
@@ -40,7 +40,7 @@ func (e *Engine) follow() *watch {
 	if e.pods == nil {
 		ctx, cancel := context.WithCancel(context.Background())
 		w := &watch{e: e, cancel: cancel, done: make(chan struct{}), pods: map[string]*pod{}, gone: map[string]string{},
-			conns: map[string]map[losable]bool{}, starting: map[string]int{}, changed: make(chan struct{})}
+			conns: map[string]map[losable]bool{}, starting: map[string]int{}, changed: map[string]chan struct{}{}}
 		e.pods = w
 		go w.run(ctx)
 	}
@@ -141,7 +141,7 @@ func (w *watch) set(p *pod) {
 	if why, ended := p.ended(); ended {
 		w.endLocked(name, why)
 	}
-	w.changeLocked()
+	w.changeLocked(name)
 }
 
 func (w *watch) lose(p *pod) {
@@ -154,7 +154,7 @@ func (w *watch) lose(p *pod) {
 		why = "it was deleted"
 	}
 	w.endLocked(name, why)
-	w.changeLocked()
+	w.changeLocked(name)
 }
 
 func (w *watch) endLocked(name, why string) {
@@ -166,16 +166,29 @@ func (w *watch) endLocked(name, why string) {
 	}
 }
 
-func (w *watch) changeLocked() {
-	close(w.changed)
-	w.changed = make(chan struct{})
+// changeLocked wakes those who wait for a change of the pod. A change of one of a thousand pods wakes nobody else.
+func (w *watch) changeLocked(name string) {
+	if c := w.changed[name]; c != nil {
+		close(c)
+		delete(w.changed, name)
+	}
 }
 
-// pod returns the last known state of a pod, or nil, and a channel that is closed when something changes.
-func (w *watch) pod(name string) (*pod, <-chan struct{}) {
+// pod returns the last known state of a pod, or nil.
+func (w *watch) pod(name string) *pod {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.pods[name], w.changed
+	return w.pods[name]
+}
+
+// await is pod, and returns a channel that is closed when the pod changes.
+func (w *watch) await(name string) (*pod, <-chan struct{}) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.changed[name] == nil {
+		w.changed[name] = make(chan struct{})
+	}
+	return w.pods[name], w.changed[name]
 }
 
 // forget drops what is known of a pod that was removed.
@@ -213,6 +226,7 @@ func (w *watch) setStarting(name string, by int) {
 	defer w.mu.Unlock()
 	if w.starting[name] += by; w.starting[name] <= 0 {
 		delete(w.starting, name)
+		w.changeLocked(name) // a pod that was never seen has no other end
 	}
 }
 
