@@ -33,7 +33,8 @@ KUBERNETES=1.34.1 ETCD=v3.6.5 CONTAINERD=v2.1.4 RUNC=v1.3.3 CNI=v1.8.0 COREDNS=v
 NODE=${NODE:-node1} NODE_IP=10.200.77.2 POD_NET=10.201.0.0/24 SERVICE_NET=10.202.0.0/24 SERVICE_IP=10.202.0.1
 API=https://$NODE_IP:6443
 SOCKET=/run/containerd/containerd.sock
-GROUP=ramus-cluster
+# Clusters of other folders have other control groups, because the end of a cluster removes its group.
+GROUP=ramus-cluster-$(realpath -m "$CLUSTER" | cksum | cut -d' ' -f1)
 
 say() { echo "cluster: $*" >&2; }
 die() {
