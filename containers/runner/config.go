@@ -69,6 +69,10 @@ type Config struct {
 	Memory string
 	// Commands is the number of commands that are remembered. The default is 10,000.
 	Commands int
+	// Threads is the number of threads that the runner makes at its start. A fork bomb takes the container's whole limit of
+	// processes, which includes threads, and a Go program dies if it cannot start a thread. The default is 24. A machine with a
+	// thousand runners may not have room for as many.
+	Threads int
 }
 
 // doorDefault is the address of the door if a Config has none.
@@ -89,6 +93,9 @@ func parseConfig(text string) (Config, ssh.PublicKey, error) {
 	if c.UID < 0 || c.GID < 0 {
 		return c, nil, errors.New("a negative UID or GID")
 	}
+	if c.Threads < 0 || c.Threads > maxThreads {
+		return c, nil, fmt.Errorf("cannot make %d threads: want 1 to %d", c.Threads, maxThreads)
+	}
 	if c.Program {
 		if c.UID, c.GID, err = findUser(c.User); err != nil {
 			return c, nil, err
@@ -106,6 +113,7 @@ func parseConfig(text string) (Config, ssh.PublicKey, error) {
 	c.Output = min(defaulted(c.Output, 1<<30), c.FileSize)
 	c.DiskFree = defaulted(c.DiskFree, 512<<20)
 	c.Commands = defaulted(c.Commands, 10_000)
+	c.Threads = defaulted(c.Threads, spareThreads)
 	c.Dir = defaulted(c.Dir, c.Work)
 	if !filepath.IsAbs(c.Work) || !filepath.IsAbs(c.Spool) || !filepath.IsAbs(c.Dir) {
 		return c, nil, errors.New("cannot use relative paths as Work, Spool and Dir")

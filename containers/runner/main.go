@@ -31,9 +31,9 @@ const (
 	idleTime = 2 * time.Minute
 	// aliveTick is the pause between two looks at Config.Alive.
 	aliveTick = time.Minute
-	// spareThreads is the number of threads made at the start. A fork bomb takes the container's whole limit of
-	// processes, which includes threads, and a Go program dies if it cannot start a thread.
+	// spareThreads is the default of Config.Threads, and maxThreads its bound.
 	spareThreads = 24
+	maxThreads   = 256
 )
 
 // Command performs the call if this program was started as the runner's program inside a container. That is process 1
@@ -102,7 +102,7 @@ func run(text string) error {
 		}
 	}
 	childEnded := catchSignals()
-	warmThreads(spareThreads)
+	warmThreads(cfg.Threads)
 	unix.Umask(0o022)
 	if err := limitChildren(cfg); err != nil {
 		return err

@@ -107,7 +107,8 @@ func TestParseListening(t *testing.T) {
 func TestParseConfig(t *testing.T) {
 	const key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJoXwMOUJVL/5x0dTm5bXCRhAgN6n4Y3R5YCfTQH9mSb"
 	c, _, err := parseConfig(`{"Listen":"fd:3","ClientKey":"` + key + `","Spool":"/s","FileSize":1000}`)
-	if err != nil || c.Work != "/work" || c.Door != "127.0.0.1:7070" || c.Output != 1000 || c.DiskFree != 512<<20 {
+	if err != nil || c.Work != "/work" || c.Door != "127.0.0.1:7070" || c.Output != 1000 || c.DiskFree != 512<<20 ||
+		c.Threads != spareThreads {
 		t.Errorf("%+v %v", c, err)
 	}
 	for _, bad := range []string{
@@ -115,6 +116,7 @@ func TestParseConfig(t *testing.T) {
 		`{"ClientKey":"` + key + `","Spool":"s"}`, `{"ClientKey":"` + key + `","Spool":"/s","UID":-1}`,
 		`{"ClientKey":"` + key + `","Spool":"/s","UID":1000}`, `{"ClientKey":"` + key + `","Spool":"/s","Env":["A"]}`,
 		`{"ClientKey":"` + key + `","Spool":"/s","Unknown":1}`,
+		`{"ClientKey":"` + key + `","Spool":"/s","Threads":-1}`, `{"ClientKey":"` + key + `","Spool":"/s","Threads":100000}`,
 	} {
 		if _, _, err := parseConfig(bad); err == nil {
 			t.Errorf("accepted %s", bad)
