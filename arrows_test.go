@@ -23,7 +23,7 @@ var arrows = map[string][]string{
 	"internal":   nil,
 	"examples":   nil,
 	// Neither is the product: servers in place of Slack, GitHub, models and agents, and the measurements.
-	"internal/standin": {"executor", "gateway"},
+	"internal/standin": {"containers", "executor", "gateway"},
 	"internal/bench":   {"containers", "executor", "gateway"},
 	// It makes the files of pages, and is no part of a program.
 	"internal/webbuild": nil,

@@ -47,6 +47,8 @@ func (o Opening) valid() bool {
 
 // sessions are the connections of a pod to its runner.
 type sessions struct {
+	dial func(socket string) (net.Conn, error) // to a socket of the pod
+
 	mu   sync.Mutex // guards the fields below, and those of the sessions
 	open map[string]*session
 	last time.Time // when a session was carried
@@ -66,12 +68,19 @@ func serve() error {
 	if err != nil {
 		return fmt.Errorf("cannot serve sessions: %w", err)
 	}
-	s := &sessions{open: map[string]*session{}, last: time.Now()}
+	s := newSessions(dialSocket)
 	go s.accept(l) // ends with the process, as does the next
 	go s.awaitAlone()
 	hold()
 	return l.Close()
 }
+
+func newSessions(dial func(socket string) (net.Conn, error)) *sessions {
+	return &sessions{dial: dial, open: map[string]*session{}, last: time.Now()}
+}
+
+// dialSocket connects with a socket of this container.
+func dialSocket(socket string) (net.Conn, error) { return net.DialTimeout("unix", socket, connectWait) }
 
 // awaitAlone ends the pod when nobody had a session for long. The other containers end when [Program] is missing.
 func (s *sessions) awaitAlone() {
@@ -116,10 +125,24 @@ func (s *sessions) carry(c net.Conn) {
 	defer c.Close()
 	_ = c.SetReadDeadline(time.Now().Add(openingWait))
 	kind, data, err := ReadFrame(c, nil)
-	var o Opening
-	if err != nil || kind != FrameHello || len(data) > maxOpening || json.Unmarshal(data, &o) != nil || !o.valid() {
+	if err != nil || kind != FrameHello {
 		return
 	}
+	if o, err := parseOpening(data); err == nil {
+		s.carrySession(o, c)
+	}
+}
+
+func parseOpening(text []byte) (o Opening, err error) {
+	if len(text) > maxOpening || json.Unmarshal(text, &o) != nil || !o.valid() {
+		return o, errors.New("cannot open a session: its description is not valid")
+	}
+	return o, nil
+}
+
+// carrySession has a carrier carry a session until it breaks or the session ends, and closes it.
+func (s *sessions) carrySession(o Opening, c io.ReadWriteCloser) {
+	defer c.Close()
 	w := &FrameWriter{W: c}
 	one, err := s.find(o)
 	if err != nil {
@@ -145,7 +168,7 @@ func (s *sessions) find(o Opening) (*session, error) {
 		if len(s.open) >= maxSessions {
 			return nil, fmt.Errorf("the pod has %d connections, and no more are possible", len(s.open))
 		}
-		to, err := net.DialTimeout("unix", o.Socket, connectWait)
+		to, err := s.dial(o.Socket)
 		if err != nil {
 			return nil, fmt.Errorf("cannot reach the runner: %w", err)
 		}

@@ -28,7 +28,7 @@ func endpoint(t *testing.T) (served *sessions, path, echo string) {
 		t.Cleanup(func() { l.Close() })
 		return l
 	}
-	served = &sessions{open: map[string]*session{}}
+	served = newSessions(dialSocket)
 	go served.accept(listen("way"))
 	e := listen("echo")
 	go func() {
@@ -233,6 +233,65 @@ func TestSessions(t *testing.T) {
 	}
 	for _, c := range carriers {
 		c.Close()
+	}
+}
+
+// A server in another process than the pod's serves what the pod would, over any carrier, and its end is that of the pod.
+func TestServer(t *testing.T) {
+	_, _, echo := endpoint(t)
+	const socket = "/inside/runner.sock"
+	s := NewServer(func(path string) (net.Conn, error) {
+		if path != socket {
+			return nil, errors.New("no such socket in the pod")
+		}
+		return dialSocket(echo)
+	})
+	connect := func(o Opening) net.Conn {
+		t.Helper()
+		text, err := json.Marshal(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		here, there := net.Pipe()
+		t.Cleanup(func() { here.Close() })
+		here.SetDeadline(time.Now().Add(time.Minute))
+		go s.Connect(string(text), there)
+		return here
+	}
+	c := connect(Opening{Session: "x", Engine: "a", Socket: "/etc/passwd"})
+	if kind, data, err := ReadFrame(c, nil); kind != FrameRefused || !strings.Contains(string(data), "no such socket") {
+		t.Errorf("another socket: %d, %q, %v", kind, data, err)
+	}
+	c = connect(Opening{Session: "x", Engine: "a", Socket: socket})
+	if kind, _, err := ReadFrame(c, nil); kind != FrameHello {
+		t.Fatalf("%d, %v", kind, err)
+	}
+	stream := NewStream()
+	go func() { stream.Carry(c, 0) }()
+	if _, err := stream.Write([]byte("hello")); err != nil {
+		t.Fatal(err)
+	}
+	got := make([]byte, 5)
+	if _, err := io.ReadFull(stream, got); err != nil || string(got) != "hello" {
+		t.Errorf("%q, %v", got, err)
+	}
+	// The next carrier goes on in the same session.
+	c = connect(Opening{Session: "x", Engine: "a", Socket: socket, Received: 5})
+	if kind, data, err := ReadFrame(c, nil); kind != FrameHello || binary.BigEndian.Uint64(data) != 5 {
+		t.Errorf("%d, %v, %v", kind, data, err)
+	}
+	s.Close()
+	if _, err := io.Copy(io.Discard, c); err != nil {
+		t.Errorf("after the end of the pod: %v", err)
+	}
+	c = connect(Opening{Session: "x", Engine: "a", Socket: socket, Received: 5})
+	if kind, data, err := ReadFrame(c, nil); kind != FrameRefused {
+		t.Errorf("a session goes on after the end of its pod: %d, %q, %v", kind, data, err)
+	}
+	here, there := net.Pipe()
+	defer here.Close()
+	if err := s.Connect(`{"Session":""}`, there); err == nil {
+		t.Error("an opening that is not valid is served")
 	}
 }
 
