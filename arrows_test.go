@@ -204,7 +204,7 @@ var inside = map[string][]string{
 	"gateway/lookup":     {"executor", "executor/record", "gateway/route", "gitd"},
 	"gateway/mcp": {"executor/tournament", "executor", "executor/export", "executor/provenance", "executor/radar", "executor/record",
 		"executor/review", "executor/seal", "executor/search", "executor/replay", "executor/standby", "executor/trial", "gateway/catalog",
-		"gateway/changes", "gateway/comment", "gateway/engineer", "gateway/export", "gateway/links", "gateway/lookup", "gateway/past", "gateway/route", "gateway/share",
+		"gateway/changes", "gateway/comment", "gateway/engineer", "gateway/export", "gateway/gather", "gateway/links", "gateway/lookup", "gateway/past", "gateway/route", "gateway/share",
 		"gitd"},
 	"gateway/past": {"executor", "executor/provenance", "executor/radar", "executor/record", "executor/seal",
 		"executor/search", "executor/replay", "executor/tournament", "executor/trial", "executor/undo",

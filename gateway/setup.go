@@ -51,7 +51,7 @@ func (s *Server) setUpAlone() {
 		Branches: cmp.Or(s.Radar, &radar.Radar{}), Desk: desk, Now: s.Now}
 	parcels := export.New(s.Executor, find)
 	parcels.Links, parcels.Loopback, parcels.Version, parcels.Now = s.Links, s.Loopback, s.Version, s.Now
-	s.mcp = &mcp.API{Executor: s.Executor, Engineer: s.Engineer, Find: find, Past: before, Leader: s.Leader, Exports: parcels, Links: s.Links,
+	s.mcp = &mcp.API{Executor: s.Executor, Engineer: s.Engineer, Find: find, Past: before, Leader: s.Leader, Exports: parcels, Links: s.Links, Desk: desk,
 		URL: s.programs(), CORS: s.CORS, Version: s.Version, Secrets: s.Secrets, Log: s.Log, Now: s.Now}
 	s.pages = &evidence.API{Executor: s.Executor, Find: find, Links: s.Links, Loopback: s.Loopback, Content: s.Content,
 		Sessions: s.People != nil, Now: s.Now}
@@ -73,6 +73,17 @@ func (s *Server) setUpAlone() {
 	shareTopics(desk, s.web.Live)
 	shares := s.sharing(find)
 	s.mcp.Shares, s.web.Shares = shares, shares
+	if s.Replicas != nil {
+		s.Replicas.Tournament, s.Replicas.Link = before.RepoOfTournament, shares.RepoOf
+		s.Replicas.Keepers = map[string]replica.Keeper{}
+		if s.Shares != nil {
+			s.Replicas.Keepers["links"] = s.Shares
+		}
+		if s.Names != nil {
+			s.Replicas.Keepers["names"] = s.Names
+		}
+		shares.Moved = s.Replicas.IsElsewhere
+	}
 	if s.People != nil {
 		s.mcp.Audit = s.People.AuditAs
 	}

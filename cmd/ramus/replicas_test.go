@@ -401,6 +401,9 @@ func TestReplicasTogether(t *testing.T) {
 		t.Errorf("the pages of an answer are %+v and %+v", first, second)
 	}
 
+	w.mcpTogether(home, other)
+	w.linksTogether(home, other)
+
 	// A list that is open wakes by the work of another replica, and so does the page of its workspace.
 	list, page := w.follow(home.url, "/workspaces"), w.follow(home.url, "/workspaces/run-badger")
 	list.await("run-badger")

@@ -220,6 +220,11 @@ func TestExpiry(t *testing.T) {
 		t.Fatal(err)
 	}
 	await(t, "the loss", func() bool { return errors.Is(old.Check(ctx, "app"), gitd.ErrFenced) })
+	await(t, "the call of Lost", func() bool { // Check refuses before
+		mu.Lock()
+		defer mu.Unlock()
+		return len(lost) > 0
+	})
 	mu.Lock()
 	if len(lost) != 1 || !errors.Is(lost[0], gitd.ErrFenced) {
 		t.Errorf("the loss was told as %v", lost)

@@ -34,6 +34,21 @@ type Others interface {
 	Owner(c *route.Call, pattern string) string
 	// AskOne asks one replica.
 	AskOne(ctx context.Context, replica string, who route.Who, question string, body []byte) Answer
+	// Pass returns the handler of a request for work that another replica answers. Returns nil if this one does, or if no replica has
+	// the work. local says that the request came by the unix socket.
+	Pass(r *http.Request, w Work, local bool) http.Handler
+	// PassTo returns the handler of a request for another replica. Returns nil if there is no other one of that name.
+	PassTo(replica string, local bool) http.Handler
+}
+
+// Work names something that belongs to one repository. The first field that is not empty counts.
+type Work struct {
+	Repo string
+	Run  string
+	// Caller is the name of a caller. It may be incomplete.
+	Caller     string
+	Tournament string
+	Link       string // the id of a shared link
 }
 
 // Answer is the answer of a replica.

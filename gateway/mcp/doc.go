@@ -6,7 +6,8 @@
 // An [API] serves people's programs. A session belongs to the bearer that began it. A [Door] serves the agent in one
 // container. Its tools are the list of package catalog that the journal of the run holds. Its requests have no
 // sessions, so that a removed container leaves nothing. A toolset is a server of tools for one bearer or one
-// container.
+// container. A replica is one of several servers that answer as one. It has the sessions that it began, and passes calls
+// of tools on to the replica that has their work.
 //
 // # Invariants
 //

@@ -96,7 +96,7 @@ func (f family) active(ctx context.Context, _ *toolCall) (toolResult, error) {
 			list = append(list, t)
 		}
 	}
-	return activeOf(list), err
+	return activeOf(list, missing{}), err
 }
 
 func (f family) message(ctx context.Context, c *toolCall) (toolResult, error) {

@@ -24,6 +24,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/comment"
 	"github.com/ramus-dev/ramus/gateway/engineer"
 	"github.com/ramus-dev/ramus/gateway/export"
+	"github.com/ramus-dev/ramus/gateway/gather"
 	"github.com/ramus-dev/ramus/gateway/links"
 	"github.com/ramus-dev/ramus/gateway/lookup"
 	"github.com/ramus-dev/ramus/gateway/past"
@@ -68,6 +69,8 @@ type API struct {
 	Exports *export.API
 	// Shares makes links for people who do not sign in. If it is nil, the tools for them are missing.
 	Shares *share.API
+	// Desk asks the other replicas of the installation. Nil means that this is the only server.
+	Desk *gather.Desk
 	// Audit adds an action of a person to the log of actions. If it is nil, there is no log.
 	Audit func(ctx context.Context, who route.Who, action, object string) error
 	// Links makes links to evidence. If it is nil, runs have none.
@@ -90,6 +93,7 @@ type API struct {
 
 	once  sync.Once
 	front *front
+	lists lists
 }
 
 func (api *API) setUp() {
@@ -101,6 +105,7 @@ func (api *API) setUp() {
 			api.Idle = time.Hour
 		}
 		api.front = &front{api: api, sessions: map[string]*session{}}
+		api.lists = api.newLists()
 	})
 }
 
@@ -147,7 +152,7 @@ func (api *API) Routes() []route.Route {
 
 // serve answers one request.
 func (api *API) serve(c *route.Call) error {
-	if !c.Who.Local { // pages in a browser cannot reach the socket
+	if !c.Who.Local && route.Via(c.R.Context()) == "" { // pages in a browser reach neither the socket nor a replica
 		if err := rebound(c.R, api.URL, api.CORS); err != nil {
 			return err
 		}
@@ -170,7 +175,11 @@ func (api *API) serve(c *route.Call) error {
 		return err
 	}
 	c.R.Body = io.NopCloser(bytes.NewReader(body))
-	return api.front.serve(c.W, c.R, c.Who)
+	if h := api.elsewhere(c, body); h != nil {
+		h.ServeHTTP(c.W, c.R)
+		return nil
+	}
+	return api.front.serve(c.W, c.R, c.Who, body)
 }
 
 // rebound returns a problem for a request that a page of another site may have sent through the browser of a person
@@ -269,13 +278,16 @@ func bearer(w route.Who) string {
 
 // serve answers one request of an authenticated bearer. A refusal by the protocol's library before there is a message
 // becomes a [route.Problem].
-func (f *front) serve(w http.ResponseWriter, r *http.Request, who route.Who) error {
+func (f *front) serve(w http.ResponseWriter, r *http.Request, who route.Who, body []byte) error {
 	out := &writer{ResponseWriter: w, rc: http.NewResponseController(w)}
 	switch id := r.Header.Get(sessionHeader); {
 	case r.Header.Get(versionHeader) >= firstWithoutSessions:
-		if answered, err := pong(out, r); answered || err != nil {
+		if answered, err := pong(out, r, body); answered || err != nil {
 			return err
 		}
+		f.single(r.Context(), who).ServeHTTP(out, r)
+	case id != "" && f.api.isForeign(id, body):
+		r.Header.Del(sessionHeader)
 		f.single(r.Context(), who).ServeHTTP(out, r)
 	case id != "":
 		s, err := f.find(id, who)
@@ -297,12 +309,7 @@ func (f *front) serve(w http.ResponseWriter, r *http.Request, who route.Who) err
 
 // pong answers a ping and reports whether the request was one. The versions without sessions have no ping, and the
 // protocol's library refuses it there. However, clients of these versions send it.
-func pong(w http.ResponseWriter, r *http.Request) (bool, error) {
-	body, err := io.ReadAll(r.Body)
-	if err != nil {
-		return false, err
-	}
-	r.Body = io.NopCloser(bytes.NewReader(body))
+func pong(w http.ResponseWriter, r *http.Request, body []byte) (bool, error) {
 	var message struct {
 		Version string          `json:"jsonrpc"`
 		ID      json.RawMessage `json:"id"`
@@ -324,7 +331,7 @@ func pong(w http.ResponseWriter, r *http.Request) (bool, error) {
 		return false, nil
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_, err = fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{}}`+"\n", message.ID)
+	_, err := fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{}}`+"\n", message.ID)
 	return true, err
 }
 
@@ -343,7 +350,7 @@ func (f *front) begin(r *http.Request, who route.Who) (*session, error) {
 			"this request is of no session").WithHint("a session begins with a POST of `initialize`; its id goes into " + sessionHeader)
 	}
 	// The session outlives the request that begins it.
-	s := &session{id: rand.Text(), bearer: bearer(who), busy: 1}
+	s := &session{id: f.api.newSessionID(rand.Text()), bearer: bearer(who), busy: 1}
 	s.server = f.api.newServer(context.WithoutCancel(r.Context()), who, s.id)
 	s.handler = sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return s.server }, &sdk.StreamableHTTPOptions{
 		SessionTimeout: f.api.Idle, DisableLocalhostProtection: true, MaxRequestBodyBytes: maxBody,

@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"context"
+	"time"
 
 	"github.com/ramus-dev/ramus/gateway/catalog"
 	"github.com/ramus-dev/ramus/gateway/route"
@@ -50,8 +51,8 @@ func (api *API) sharesTool(who route.Who) usableTool {
 			if err := c.read(&a); err != nil {
 				return toolResult{}, err
 			}
-			list, err := api.Shares.List(ctx, who, a.Of)
-			return toolResult{value: shareList{list}}, err
+			list, lack, err := askAll(ctx, api.lists.links, who, a.Of, func(l share.Link) time.Time { return l.Made })
+			return toolResult{value: shareList{list, lack}}, err
 		},
 	}
 }
@@ -59,13 +60,17 @@ func (api *API) sharesTool(who route.Who) usableTool {
 // shareList is the result of list_shares.
 type shareList struct {
 	Shares []share.Link `json:"shares"`
+	missing
 }
+
+// toolRevoke is the name of the tool that revokes a link.
+const toolRevoke = "revoke_share"
 
 // revokeShareTool returns the tool that revokes such a link.
 func (api *API) revokeShareTool(who route.Who) usableTool {
 	return usableTool{
 		Tool: catalog.Tool{
-			Name:        "revoke_share",
+			Name:        toolRevoke,
 			Description: `Revoke a link of list_shares. It opens no more.`,
 			Schema:      catalog.Object(`"id":{"type":"string","description":"The id of the link.","maxLength":100}`, "id"),
 		},

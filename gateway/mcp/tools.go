@@ -121,6 +121,7 @@ type activeTask struct {
 // activeTasks is the result of list_active_tasks. It is a struct, because a structured result must be an object.
 type activeTasks struct {
 	Result []activeTask `json:"result"`
+	missing
 }
 
 // maxListed limits a text in a list, in bytes, so that the whole list fits into a result.
@@ -139,8 +140,9 @@ func statusOf(t record.Task) taskStatus {
 	return taskStatus{t.ID, t.Status, orNull(t.PRURL), orNull(t.PRNumber), orNull(text.Clip(t.Error, maxListed))}
 }
 
-func activeOf(tasks []record.Task) toolResult {
-	list := activeTasks{[]activeTask{}}
+// activeOf returns the result of a list of tasks. lack names the replicas without an answer.
+func activeOf(tasks []record.Task, lack missing) toolResult {
+	list := activeTasks{[]activeTask{}, lack}
 	for _, t := range tasks {
 		list.Result = append(list.Result, activeTask{t.ID, text.Clip(t.Description, maxListed), t.Status, orNull(t.PRURL)})
 	}
@@ -209,13 +211,8 @@ Delegate bug fixes, features, refactors and UI improvements. Say what is broken 
 			},
 			Output: schemaFor[activeTasks](), Access: route.AccessRead, Hints: toolHints{ReadOnly: true, Idempotent: true},
 			Call: func(ctx context.Context, c *toolCall) (toolResult, error) {
-				f := engineer.TaskFilter{Active: true}
-				if who.Repo != "*" {
-					f.Repo = who.Repo
-				}
-				f.Keep = who.SeesTask
-				list, err := api.Engineer.Tasks(ctx, f)
-				return activeOf(list), err
+				list, lack, err := askAll(ctx, api.lists.tasks, who, struct{}{}, func(t record.Task) time.Time { return t.CreatedAt })
+				return activeOf(list, lack), err
 			},
 		},
 	}

@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"context"
+	"time"
 
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/executor/tournament"
@@ -22,6 +23,7 @@ func (api *API) tournamentTools(who route.Who) []usableTool {
 // tournamentList is the answer of list_tournaments.
 type tournamentList struct {
 	Tournaments []tournament.Record `json:"tournaments"`
+	missing
 }
 
 func (api *API) listTournamentsTool(who route.Who) usableTool {
@@ -40,8 +42,8 @@ func (api *API) listTournamentsTool(who route.Who) usableTool {
 			if err := c.read(&a); err != nil {
 				return toolResult{}, err
 			}
-			list, err := api.Past.Tournaments(ctx, who, a.Repo)
-			return toolResult{value: tournamentList{list}}, err
+			list, lack, err := askAll(ctx, api.lists.tournaments, who, a.Repo, func(t tournament.Record) time.Time { return t.Time })
+			return toolResult{value: tournamentList{list, lack}}, err
 		},
 	}
 }

@@ -2,9 +2,11 @@ package naming
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"strings"
 	"sync"
 	"time"
@@ -168,6 +170,49 @@ func (s *Store) remove(ctx context.Context, c record.Caller, tip gitd.Hash) erro
 	defer s.mu.Unlock()
 	delete(s.byCaller, c)
 	delete(s.tips, c)
+	return nil
+}
+
+// Pack returns the records of callers, as JSON. Returns nil if there are none.
+func (s *Store) Pack(_ string, callers []record.Caller) (json.RawMessage, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	var list []Record
+	for _, c := range callers {
+		if r, ok := s.byCaller[c]; ok {
+			list = append(list, r)
+		}
+	}
+	if list == nil {
+		return nil, nil
+	}
+	return json.Marshal(list)
+}
+
+// Unpack keeps the records that another server packed. It replaces those that are here.
+func (s *Store) Unpack(ctx context.Context, list json.RawMessage) error {
+	var all []Record
+	if err := json.Unmarshal(list, &all); err != nil {
+		return fmt.Errorf("cannot read the names of sessions: %w", err)
+	}
+	s.changing.Lock()
+	defer s.changing.Unlock()
+	for _, r := range all {
+		if err := r.check(refOf(r.Caller)); err != nil {
+			return err
+		}
+		r.Sessions = r.usable()
+		s.mu.RLock()
+		have, tip := s.byCaller[r.Caller], s.tips[r.Caller]
+		s.mu.RUnlock()
+		if reflect.DeepEqual(have, r) {
+			continue
+		}
+		err := s.write(ctx, r, tip, people.Change{By: s.Committer, When: s.Now(), Message: "Take over the names of the sessions of " + r.Caller.String()})
+		if err != nil {
+			return err
+		}
+	}
 	return nil
 }
 

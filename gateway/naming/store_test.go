@@ -416,3 +416,45 @@ func FuzzRecord(f *testing.F) {
 		}
 	})
 }
+
+// TestPacked takes names over to another server, twice, and replaces those that are there.
+func TestPacked(t *testing.T) {
+	s, other := newStore(t), newStore(t)
+	a, err := record.RunCaller("a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := record.RunCaller("b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if packed, err := s.Pack("app", []record.Caller{a, b}); err != nil || packed != nil {
+		t.Fatalf("no names are %s, %v", packed, err)
+	}
+	for c, name := range map[record.Caller]string{a: "Invoices", b: "Docs"} {
+		if err := s.SetName(t.Context(), c, "coder", name, began, ada); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := other.SetName(t.Context(), a, "coder", "An older name", began, ada); err != nil {
+		t.Fatal(err)
+	}
+	packed, err := s.Pack("app", []record.Caller{a})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := other.Unpack(t.Context(), packed); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := other.Name(a, "coder", began["coder"]); got != "Invoices" {
+		t.Errorf("the name is %q", got)
+	}
+	if got := other.Name(b, "coder", began["coder"]); got != "" {
+		t.Errorf("a caller of another repository has the name %q", got)
+	}
+	if err := other.Unpack(t.Context(), json.RawMessage(`[{"caller":"nonsense"}]`)); err == nil {
+		t.Error("a record of no caller was kept")
+	}
+}

@@ -310,6 +310,15 @@ func (api *API) tournament(ctx context.Context, who route.Who, name string) (*gi
 	return nil, tournament.Record{}, route.NotFound("tournament", name)
 }
 
+// RepoOfTournament returns the repository of a tournament. Returns "" if there is no such tournament.
+func (api *API) RepoOfTournament(ctx context.Context, name string) string {
+	repo, _, err := api.tournament(ctx, route.Who{Repo: "*", Scopes: []string{gitd.ScopeAdmin}}, name)
+	if err != nil {
+		return ""
+	}
+	return repo.Name()
+}
+
 type tournamentsQuery struct {
 	Repo string `json:"repo,omitempty" jsonschema:"only those of this repository"`
 }

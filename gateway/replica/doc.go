@@ -10,8 +10,9 @@
 // # Where a request goes
 //
 // The owner of a request follows from the repository in its path, query or body, or otherwise from the caller, the run or
-// the task in its path, for which the replicas ask each other. Requests without any of these go to the home if they are
-// about people, and are answered where they arrive otherwise.
+// the task, the tournament or the link in its path, for which the replicas ask each other. Requests without any of these go to the home if they are
+// about people, and are answered where they arrive otherwise. A [Keeper] keeps records of work apart from its repository, which
+// go along when it moves.
 //
 // # Invariants
 //

@@ -40,6 +40,12 @@ type Front struct {
 	Sessions *Sessions
 	// Desk answers the questions of other replicas. Nil means that it answers none.
 	Desk *gather.Desk
+	// Tournament returns the repository of a tournament of this replica, and Link that of a shared link. Both return "" for one that is not
+	// here. Nil means that there are none.
+	Tournament func(ctx context.Context, name string) string
+	Link       func(id string) string
+	// Keepers have records of work that go along with its repository, by names that all replicas share.
+	Keepers map[string]Keeper
 	// Losses are what this replica lost with its volume.
 	Losses []Loss
 	// Order orders a machine for a container that waits, at the home, and returns what is done. Nil means that there are none.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 
+	"github.com/ramus-dev/ramus/gateway/gather"
 	"github.com/ramus-dev/ramus/gateway/route"
 )
 
@@ -17,6 +18,7 @@ func (f *Front) Inner(outside, local http.Handler) http.Handler {
 	own.HandleFunc("POST /replica/take", f.serveTake)
 	own.HandleFunc("POST /replica/install", f.serveInstall)
 	own.HandleFunc("POST /replica/artifact", f.serveArtifact)
+	own.HandleFunc("POST /replica/records", f.serveRecords)
 	own.HandleFunc("POST /replica/token", f.serveToken)
 	own.HandleFunc("POST /replica/revoked", f.serveRevoked)
 	own.HandleFunc("POST /replica/session", f.serveSession)
@@ -92,7 +94,7 @@ func (f *Front) refuse(w http.ResponseWriter, why string) {
 
 func (f *Front) serveFind(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
-	answer(w, found{f.local(r.Context(), work{Caller: q.Get("caller"), Run: q.Get("run")})})
+	answer(w, found{f.local(r.Context(), gather.Work{Caller: q.Get("caller"), Run: q.Get("run"), Tournament: q.Get("tournament"), Link: q.Get("link")})})
 }
 
 func answer(w http.ResponseWriter, v any) {

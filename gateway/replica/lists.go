@@ -54,6 +54,14 @@ type (
 	repoItem struct {
 		Name string `json:"name"`
 	}
+	tournamentItem struct {
+		Name string    `json:"name"`
+		Time time.Time `json:"time"`
+	}
+	linkItem struct {
+		ID   string    `json:"id"`
+		Made time.Time `json:"made"`
+	}
 	workspaceItem struct {
 		ID      string     `json:"id"`
 		LastRun record.Run `json:"last_run"`
@@ -75,6 +83,16 @@ var lists = map[string]list{
 		var t record.Task
 		err := json.Unmarshal(raw, &t)
 		return t.CreatedAt, t.ID, err
+	}},
+	"/api/tournaments": {size: 200, most: 200, key: func(raw json.RawMessage) (time.Time, string, error) {
+		var t tournamentItem
+		err := json.Unmarshal(raw, &t)
+		return t.Time, t.Name, err
+	}},
+	"/api/shares": {size: 500, most: 500, key: func(raw json.RawMessage) (time.Time, string, error) {
+		var l linkItem
+		err := json.Unmarshal(raw, &l)
+		return l.Made, l.ID, err
 	}},
 	"/api/repos": {ascending: true, key: func(raw json.RawMessage) (time.Time, string, error) {
 		var r repoItem

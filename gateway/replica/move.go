@@ -214,6 +214,9 @@ func (f *Front) move(ctx context.Context, name, to string, by gitd.Person) (m Mo
 	if err := f.sendArtifacts(ctx, target, name, sent); err != nil {
 		return m, err
 	}
+	if err := f.sendRecords(ctx, target, name); err != nil {
+		return m, err
+	}
 	// The assignment follows the last part at once.
 	if _, err = repo.Copy(ctx, dir, refs); err == nil {
 		err = f.send(ctx, target, copying{name, dir, id, false, true}, sent)

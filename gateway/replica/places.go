@@ -13,20 +13,18 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/ramus-dev/ramus/executor/ownership"
+	"github.com/ramus-dev/ramus/gateway/gather"
 )
 
-// work names a caller or a run.
-type work struct{ Caller, Run string }
-
-// places remembers where callers and runs were found.
+// places remembers where callers, runs, tournaments and shared links were found.
 type places struct {
 	looks *rate.Limiter // of questions to the cluster
 	asks  *rate.Limiter // of questions to all other replicas
 
 	mu     sync.Mutex // guards the fields below
-	found  map[work]place
-	missed map[work]time.Time   // callers and runs that no replica has, and when they were asked
-	looked map[string]time.Time // repositories for which the cluster was asked
+	found  map[gather.Work]place
+	missed map[gather.Work]time.Time // work that no replica has, and when the replicas were asked
+	looked map[string]time.Time      // repositories for which the cluster was asked
 }
 
 type place struct {
@@ -51,7 +49,7 @@ const (
 )
 
 func (p *places) init() {
-	p.found, p.missed, p.looked = map[work]place{}, map[work]time.Time{}, map[string]time.Time{}
+	p.found, p.missed, p.looked = map[gather.Work]place{}, map[gather.Work]time.Time{}, map[string]time.Time{}
 	p.looks, p.asks = rate.NewLimiter(looksMost, 10*looksMost), rate.NewLimiter(asksMost, 10*asksMost)
 }
 
@@ -70,8 +68,8 @@ func (p *places) mayLook(repo string) bool {
 	return true
 }
 
-// find returns the repository of a caller or a run. This replica is asked first. Returns "" if no replica has it.
-func (p *places) find(ctx context.Context, f *Front, w work) string {
+// find returns the repository of work. This replica is asked first. Returns "" if no replica has it.
+func (p *places) find(ctx context.Context, f *Front, w gather.Work) string {
 	if repo := f.local(ctx, w); repo != "" {
 		return repo
 	}
@@ -110,12 +108,23 @@ func (p *places) forgetMissed() {
 }
 
 // local returns the repository of work of this replica.
-func (f *Front) local(ctx context.Context, w work) string {
-	if w.Run != "" {
+func (f *Front) local(ctx context.Context, w gather.Work) string {
+	switch {
+	case w.Run != "":
 		if r, err := f.Executor.Run(ctx, w.Run); err == nil {
 			return r.Repo
 		}
 		return ""
+	case w.Tournament != "":
+		if f.Tournament == nil {
+			return ""
+		}
+		return f.Tournament(ctx, w.Tournament)
+	case w.Link != "":
+		if f.Link == nil {
+			return ""
+		}
+		return f.Link(w.Link)
 	}
 	if st, err := f.Executor.Named(w.Caller); err == nil {
 		return st.Repo
@@ -124,7 +133,7 @@ func (f *Front) local(ctx context.Context, w work) string {
 }
 
 // askAll asks all other replicas at once. It returns the first answer.
-func (f *Front) askAll(ctx context.Context, w work) string {
+func (f *Front) askAll(ctx context.Context, w gather.Work) string {
 	ctx, cancel := context.WithTimeout(ctx, findWait)
 	peers := f.Group.Replicas()
 	answers := make(chan string, len(peers))
@@ -139,7 +148,8 @@ func (f *Front) askAll(ctx context.Context, w work) string {
 		asked++
 		asking.Go(func() {
 			var a found
-			_ = f.ask(ctx, peer, http.MethodGet, "/replica/find?"+url.Values{"caller": {w.Caller}, "run": {w.Run}}.Encode(), nil, &a)
+			_ = f.ask(ctx, peer, http.MethodGet, "/replica/find?"+url.Values{"caller": {w.Caller}, "run": {w.Run},
+				"tournament": {w.Tournament}, "link": {w.Link}}.Encode(), nil, &a)
 			answers <- a.Repo
 		})
 	}

@@ -28,6 +28,7 @@ import (
 	"github.com/ramus-dev/ramus/containers/sandbox"
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/ownership"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/gather"
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gitd"
@@ -145,6 +146,8 @@ func (w *world) open(name string) *member {
 			return c.Reply(m.workspaces(c.R.URL.Query().Get("after"), c.R.URL.Query().Get("max")))
 		}},
 		{Method: "GET", Pattern: "/api/callers/{caller}", Access: route.AccessAdmin, Handle: said},
+		{Method: "GET", Pattern: "/api/tournaments/{tournament}", Access: route.AccessAdmin, Handle: said},
+		{Method: "GET", Pattern: "/shared/{share}/{token}", Access: route.AccessAdmin, Handle: said},
 	}
 	m.public = httptest.NewServer(mux.Handler(table, admin))
 	between := httptest.NewUnstartedServer(m.Inner(m.public.Config.Handler, m.public.Config.Handler))
@@ -520,7 +523,7 @@ func TestUnknownNames(t *testing.T) {
 		t.Errorf("%d questions to the cluster for 2000 invented names", got)
 	}
 	for i := range 3000 {
-		if a.places.find(t.Context(), a.Front, work{Caller: fmt.Sprintf("invented-%d", i)}) == "" {
+		if a.places.find(t.Context(), a.Front, gather.Work{Caller: fmt.Sprintf("invented-%d", i)}) == "" {
 			asked.Add(1)
 		}
 	}
@@ -533,7 +536,7 @@ func TestUnknownNames(t *testing.T) {
 	// The same name is asked for once.
 	a.places.init()
 	for range 50 {
-		a.places.find(t.Context(), a.Front, work{Caller: "absent"})
+		a.places.find(t.Context(), a.Front, gather.Work{Caller: "absent"})
 	}
 	if left := a.places.asks.Tokens(); left < 10*asksMost-15 {
 		t.Errorf("one name was asked for %v times", 10*asksMost-left)
@@ -734,5 +737,82 @@ func TestLists(t *testing.T) {
 	defer resp.Body.Close()
 	if got := gather.Missing(resp.Header); resp.StatusCode != 200 || !slices.Equal(got, []string{"ramus-1"}) {
 		t.Errorf("%d, missing %q", resp.StatusCode, got)
+	}
+}
+
+// TestWorkOfOwner finds tournaments and links at the replica that has their repository.
+func TestWorkOfOwner(t *testing.T) {
+	w := newWorld(t)
+	a, b := w.open("ramus-0"), w.open("ramus-1")
+	b.create("app")
+	of := func(want string) func(string) string {
+		return func(name string) string {
+			if name == want {
+				return "app"
+			}
+			return ""
+		}
+	}
+	b.Tournament = func(_ context.Context, name string) string { return of("spring")(name) }
+	b.Link = of("id")
+	a.knows("app", "ramus-1")
+	for _, m := range []*member{a, b} {
+		for path, want := range map[string]string{
+			"/api/tournaments/spring": "ramus-1", "/shared/id/token": "ramus-1",
+			"/api/tournaments/none": m.Group.Name, "/shared/none/token": m.Group.Name,
+		} {
+			if got := m.asked("GET", path); got != want {
+				t.Errorf("%s at %s is answered by %s, not by %s", path, m.Group.Name, got, want)
+			}
+		}
+	}
+	if h := a.PassTo("ramus-0", false); h != nil {
+		t.Error("a request for this replica is passed on")
+	}
+	if h := a.PassTo("ramus-9", false); h != nil {
+		t.Error("a request for a replica that nobody is is passed on")
+	}
+}
+
+// shelf is a Keeper of the names of callers.
+type shelf struct {
+	mu    sync.Mutex
+	names []string
+	err   error
+}
+
+func (s *shelf) Pack(repo string, _ []record.Caller) (json.RawMessage, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.names == nil {
+		return nil, nil
+	}
+	return json.Marshal(append(s.names, repo))
+}
+
+func (s *shelf) Unpack(_ context.Context, packed json.RawMessage) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return errors.Join(s.err, json.Unmarshal(packed, &s.names))
+}
+
+// TestMoveTakesRecords moves records along with a repository, and moves nothing if they cannot be kept.
+func TestMoveTakesRecords(t *testing.T) {
+	w := newWorld(t)
+	a, b := w.open("ramus-0"), w.open("ramus-1")
+	mine, theirs := &shelf{names: []string{"one"}}, &shelf{err: errors.New("no room")}
+	a.Keepers, b.Keepers = map[string]Keeper{"names": mine}, map[string]Keeper{"names": theirs}
+	a.create("app")
+	b.knows("app", "ramus-0")
+	if _, err := a.Move(t.Context(), "app", "ramus-1", ada); err == nil || !strings.Contains(err.Error(), "no room") {
+		t.Fatalf("a move without its records: %v", err)
+	}
+	a.has("app", true)
+	theirs.err = nil
+	if _, err := a.Move(t.Context(), "app", "ramus-1", ada); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(theirs.names, []string{"one", "app"}) {
+		t.Errorf("the records are %q", theirs.names)
 	}
 }

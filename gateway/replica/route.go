@@ -14,6 +14,7 @@ import (
 
 	"github.com/goccy/go-yaml"
 
+	"github.com/ramus-dev/ramus/gateway/gather"
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gateway/workspace"
 	"github.com/ramus-dev/ramus/gitd"
@@ -25,18 +26,46 @@ func (f *Front) Elsewhere(c *route.Call, r route.Route, local bool) http.Handler
 		return nil // it was passed on once
 	}
 	if repo := f.repoOf(c, r); repo != "" {
-		if f.isHere(c.R.Context(), repo) {
-			// A move is not held by itself.
-			if isMove(c.R) || f.passGate(c.R.Context(), repo, isPush(c.R)) != nil || f.isHere(c.R.Context(), repo) {
-				return f.answerLost(c.R, repo)
-			}
-		}
-		return f.pass(passing{repo: repo, local: local})
+		return f.passRepo(c.R, repo, local)
 	}
 	if f.Home != f.Group.Name && isOfPeople(r) {
 		return f.pass(passing{replica: f.Home, local: local})
 	}
 	return f.gathered(r, local)
+}
+
+// passRepo returns the handler of a request for a repository that another replica answers, or nil.
+func (f *Front) passRepo(r *http.Request, repo string, local bool) http.Handler {
+	if f.isHere(r.Context(), repo) {
+		// A move is not held by itself.
+		if isMove(r) || f.passGate(r.Context(), repo, isPush(r)) != nil || f.isHere(r.Context(), repo) {
+			return f.answerLost(r, repo)
+		}
+	}
+	return f.pass(passing{repo: repo, local: local})
+}
+
+// Pass returns the handler of a request for work that another replica answers, or nil. It is [gather.Others].
+func (f *Front) Pass(r *http.Request, w gather.Work, local bool) http.Handler {
+	repo := w.Repo
+	if repo == "" {
+		repo = f.places.find(r.Context(), f, w)
+	}
+	if repo == "" {
+		return nil
+	}
+	return f.passRepo(r, repo, local)
+}
+
+// PassTo returns the handler of a request for another replica, or nil. It is [gather.Others].
+func (f *Front) PassTo(replica string, local bool) http.Handler {
+	if replica == f.Group.Name {
+		return nil
+	}
+	if _, ok := f.Group.Named(replica); !ok {
+		return nil
+	}
+	return f.pass(passing{replica: replica, local: local})
 }
 
 // isPush reports whether a request pushes to a repository.
@@ -66,6 +95,12 @@ func (f *Front) isHere(ctx context.Context, repo string) bool {
 	return !ok || owner.Self
 }
 
+// IsElsewhere reports whether another replica owns a repository.
+func (f *Front) IsElsewhere(repo string) bool {
+	owner, ok := f.Group.Find(repo)
+	return ok && !owner.Self
+}
+
 // repoOf returns the repository that a call is for. Returns "" if it is for none, or for one that is not known.
 func (f *Front) repoOf(c *route.Call, r route.Route) string {
 	if r.Access == route.AccessGit {
@@ -81,14 +116,22 @@ func (f *Front) repoOf(c *route.Call, r route.Route) string {
 		}
 	}
 	q := c.R.URL.Query()
+	if name := c.R.PathValue("tournament"); name != "" {
+		return f.places.find(c.R.Context(), f, gather.Work{Tournament: name})
+	}
+	if id := c.R.PathValue("share"); id != "" {
+		return f.places.find(c.R.Context(), f, gather.Work{Link: id})
+	}
 	for _, key := range []string{"repo", "repository"} {
 		if repo := q.Get(key); repo != "" {
 			return repo
 		}
 	}
-	if caller := q.Get("caller"); caller != "" && strings.HasPrefix(r.Pattern, "/api/") {
-		if repo := f.places.find(c.R.Context(), f, work{Caller: caller}); repo != "" {
-			return repo
+	for _, key := range []string{"caller", "of"} {
+		if caller := q.Get(key); caller != "" && strings.HasPrefix(r.Pattern, "/api/") {
+			if repo := f.places.find(c.R.Context(), f, gather.Work{Caller: callerOf(caller)}); repo != "" {
+				return repo
+			}
 		}
 	}
 	if isOfBody(r) {
@@ -104,14 +147,14 @@ func (f *Front) repoOfWork(c *route.Call) string {
 		if caller := c.R.PathValue("caller"); caller != "" && !strings.Contains(run, "/") {
 			run = caller + "/" + run
 		}
-		return f.places.find(ctx, f, work{Run: run})
+		return f.places.find(ctx, f, gather.Work{Run: run})
 	}
 	for _, key := range []string{"caller", "workspace", "task"} {
 		if name := c.R.PathValue(key); name != "" {
 			if of, ok := workspace.CallerOf(name); ok {
 				name = of.String()
 			}
-			return f.places.find(ctx, f, work{Caller: name})
+			return f.places.find(ctx, f, gather.Work{Caller: name})
 		}
 	}
 	return ""
@@ -160,7 +203,7 @@ func (f *Front) repoInBody(c *route.Call) string {
 	}{io.MultiReader(&seen, rest), rest}
 	repo, caller := named(first, c.R.Header.Get("Content-Type"))
 	if caller != "" {
-		if found := f.places.find(c.R.Context(), f, work{Caller: caller}); found != "" {
+		if found := f.places.find(c.R.Context(), f, gather.Work{Caller: caller}); found != "" {
 			return found
 		}
 	}
@@ -201,9 +244,16 @@ func named(body []byte, contentType string) (repo, caller string) {
 		repo = w.Repo.ID
 	}
 	if caller == "" && m.Of != "" {
-		caller, _, _ = strings.Cut(m.Of, "/")
+		caller = callerOf(m.Of)
 	}
 	return repo, caller
+}
+
+// callerOf returns the caller of a name like CALLER, CALLER/RUN, CALLER@STEP or CALLER/RUN@STEP.
+func callerOf(name string) string {
+	name, _, _ = strings.Cut(name, "/")
+	name, _, _ = strings.Cut(name, "@")
+	return name
 }
 
 // text returns a JSON string, or "" for everything else.

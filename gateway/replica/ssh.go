@@ -15,6 +15,7 @@ import (
 	gossh "golang.org/x/crypto/ssh"
 
 	"github.com/ramus-dev/ramus/executor/ownership"
+	"github.com/ramus-dev/ramus/gateway/gather"
 	"github.com/ramus-dev/ramus/gateway/workspace"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/gitd/object"
@@ -40,7 +41,7 @@ func (f *Front) PassSSH(ctx context.Context, t gitd.SSHTarget) (net.Conn, error)
 		if of, ok := workspace.CallerOf(name); ok {
 			name = of.String()
 		}
-		if repo = f.places.find(ctx, f, work{Caller: name}); repo == "" {
+		if repo = f.places.find(ctx, f, gather.Work{Caller: name}); repo == "" {
 			return nil, nil
 		}
 	}

@@ -46,6 +46,8 @@ type API struct {
 	Links *links.Signer
 	// Owner returns the id of the owner of a workspace, and whether the workspace is private. Nil means that none is.
 	Owner func(c record.Caller) (id string, private bool)
+	// Moved reports whether another server of the installation has a repository, which lists its links. Nil means that none has.
+	Moved func(repo string) bool
 	// Loopback is the base of links if people reach the server at no known address.
 	Loopback string
 	Now      func() time.Time
@@ -226,6 +228,15 @@ func (api *API) owner(c record.Caller) (string, bool) {
 	return api.Owner(c)
 }
 
+// RepoOf returns the repository of a link. Returns "" if there is no such link.
+func (api *API) RepoOf(id string) string {
+	if api.Store == nil {
+		return ""
+	}
+	r, _ := api.Store.Get(id)
+	return r.Repo
+}
+
 // mine reports whether a person may list and revoke a link.
 func mine(who route.Who, r Record) bool {
 	return who.Admin() || r.By.ID != "" && r.By.ID == who.Subject
@@ -249,7 +260,7 @@ func (api *API) List(ctx context.Context, who route.Who, of string) ([]Link, err
 	}
 	list := []Link{}
 	for _, r := range api.Store.List() {
-		if !mine(who, r) || of != "" && r.Caller != caller {
+		if api.Moved != nil && api.Moved(r.Repo) || !mine(who, r) || of != "" && r.Caller != caller {
 			continue
 		}
 		if list = append(list, api.linkOf(r)); len(list) == maxListed {

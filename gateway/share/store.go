@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -14,6 +15,7 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/people"
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gitd"
@@ -161,6 +163,56 @@ func (s *Store) Make(ctx context.Context, r Record) error {
 		return err
 	}
 	return s.put(ctx, r, r.By, "Share "+r.Of())
+}
+
+// Pack returns the records of a repository with their counts, as JSON. Returns nil if there are none.
+func (s *Store) Pack(repo string, _ []record.Caller) (json.RawMessage, error) {
+	var list []packed
+	for _, r := range s.List() {
+		if r.Repo == repo {
+			list = append(list, packed{r, s.Count(r.ID)})
+		}
+	}
+	if list == nil {
+		return nil, nil
+	}
+	return json.Marshal(list)
+}
+
+// packed is a record on its way to another replica.
+type packed struct {
+	Record
+	Count
+}
+
+// Unpack keeps the records that another replica packed. It replaces those that are here.
+func (s *Store) Unpack(ctx context.Context, list json.RawMessage) error {
+	var all []packed
+	if err := json.Unmarshal(list, &all); err != nil {
+		return fmt.Errorf("cannot read the records of links: %w", err)
+	}
+	s.changing.Lock()
+	defer s.changing.Unlock()
+	for _, p := range all {
+		if err := p.check(refOf(p.ID)); err != nil {
+			return err
+		}
+		if have, ok := s.Get(p.ID); !ok || !reflect.DeepEqual(have, p.Record) {
+			if err := s.makeRoom(ctx); err != nil && !ok {
+				return err
+			}
+			if err := s.put(ctx, p.Record, p.By, "Take over the link to "+p.Of()); err != nil {
+				return err
+			}
+		}
+		s.mu.Lock()
+		if s.counts[p.ID].Opened < p.Opened {
+			s.counts[p.ID] = p.Count
+			s.keepSoon(p.ID)
+		}
+		s.mu.Unlock()
+	}
+	return nil
 }
 
 // checkMost returns a problem if a person has as many open links as one may have.

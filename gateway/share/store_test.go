@@ -1,6 +1,7 @@
 package share
 
 import (
+	"encoding/json"
 	"path/filepath"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/people"
 	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/gitd/repotest"
 )
 
 // TestCounts keeps how often links were opened over a restart, and forgets the counts of links that are gone.
@@ -72,5 +74,57 @@ func TestCounts(t *testing.T) {
 		return nil
 	}); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestPacked takes links over to another server with their counts, twice, and revocations too.
+func TestPacked(t *testing.T) {
+	store := func() *Store {
+		t.Helper()
+		s := &Store{Options: people.Options{Git: repotest.NewServer(t), Committer: gitd.Person{Name: "ramus", Email: "ramus@example.org"}}}
+		if err := s.Open(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	s, other := store(), store()
+	caller, err := record.RunCaller("otter")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if packed, err := s.Pack("app", nil); err != nil || packed != nil {
+		t.Fatalf("no links are %s, %v", packed, err)
+	}
+	for id, repo := range map[string]string{"mine": "app", "theirs": "tool"} {
+		if err := s.Make(t.Context(), Record{ID: id, Kind: KindRun, Repo: repo, Caller: caller, Run: "x", By: gitd.Person{Name: "Ada", Email: "ada@example.org"},
+			Made: time.Now().UTC(), Expires: time.Now().Add(time.Hour).UTC()}); err != nil {
+			t.Fatal(err)
+		}
+		s.countOpening(id)
+	}
+	carry := func() {
+		t.Helper()
+		packed, err := s.Pack("app", nil)
+		if err == nil {
+			err = other.Unpack(t.Context(), packed)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	carry()
+	carry()
+	if list := other.List(); len(list) != 1 || list[0].ID != "mine" || !list[0].Open(time.Now()) || other.Count("mine").Opened != 1 {
+		t.Errorf("the links are %+v, opened %d times", list, other.Count("mine").Opened)
+	}
+	if _, err := s.Revoke(t.Context(), "mine", gitd.Person{Name: "Ada", Email: "ada@example.org"}); err != nil {
+		t.Fatal(err)
+	}
+	carry()
+	if r, _ := other.Get("mine"); r.Open(time.Now()) {
+		t.Error("a link that was revoked opens after a move")
+	}
+	if err := other.Unpack(t.Context(), json.RawMessage(`[{"id":"a/b"}]`)); err == nil {
+		t.Error("a record that cannot be one was kept")
 	}
 }
