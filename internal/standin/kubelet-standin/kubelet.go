@@ -63,8 +63,8 @@ func (k *kubelet) run(ctx context.Context, ln net.Listener, ca []byte, ready fun
 	}
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	var work sync.WaitGroup
-	work.Go(func() {
+	var serving, following sync.WaitGroup
+	serving.Go(func() {
 		if err := server.ServeTLS(ln, "", ""); !errors.Is(err, http.ErrServerClosed) {
 			stop(fmt.Errorf("cannot serve the nodes: %w", err))
 		}
@@ -76,16 +76,17 @@ func (k *kubelet) run(ctx context.Context, ln net.Listener, ca []byte, ready fun
 	}
 	if err == nil {
 		for name := range k.nodes {
-			work.Go(func() { k.keepNode(ctx, name) })
+			following.Go(func() { k.keepNode(ctx, name) })
 		}
-		work.Go(func() { k.follow(ctx) })
+		following.Go(func() { k.follow(ctx) })
 		ready()
 		<-ctx.Done()
 	}
 	stop(nil)
-	k.living.Wait() // their goroutines end with ctx
+	following.Wait() // no pod begins any more
+	k.living.Wait()  // their goroutines end with ctx
 	_ = server.Close()
-	work.Wait()
+	serving.Wait()
 	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), endWait)
 	defer cancel()
 	for name := range k.nodes {

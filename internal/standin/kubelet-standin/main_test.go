@@ -27,6 +27,7 @@ import (
 
 	"github.com/ramus-dev/ramus/containers/kubernetes/way"
 	"github.com/ramus-dev/ramus/containers/runner"
+	"github.com/ramus-dev/ramus/internal/goroutines"
 	"github.com/ramus-dev/ramus/internal/programs"
 	"github.com/ramus-dev/ramus/internal/remains"
 )
@@ -66,6 +67,7 @@ func authority(t *testing.T) (ca []byte, client tls.Certificate) {
 // configuration of a client that may ask.
 func port(t *testing.T) (p *pod, address string, config *tls.Config) {
 	t.Helper()
+	goroutines.Watch(t)
 	ca, client := authority(t)
 	k := &kubelet{log: slog.New(slog.DiscardHandler), address: "127.0.0.1", byName: map[string]*pod{}}
 	var o object
