@@ -42,12 +42,17 @@ const execProtocol = "v5.channel.k8s.io"
 const (
 	// maxPiece is the size of the messages of stdin.
 	maxPiece = 32 << 10
+	// readBuffer is the size of the buffer of what is received. Longer data are read past it.
+	readBuffer = 4 << 10
 	// maxMessage bounds a message of the server. Kubelets send up to 32 KiB.
 	maxMessage = 1 << 20
 	maxStatus  = 64 << 10
 	// handshakeWait bounds the time until the stream is open.
 	handshakeWait = 30 * time.Second
 )
+
+// writeBuffers has the buffers of messages that are being sent. A command that waits has none.
+var writeBuffers sync.Pool
 
 // Exec is the stdin and stdout of a command as a connection. Write is stdin and Read is stdout. One goroutine may read
 // while others write. Close ends the streams, and the command's stdin with them, and not the command.
@@ -82,8 +87,8 @@ func (c *Client) Exec(ctx context.Context, command Command) (*Exec, error) {
 	config := c.tls.Clone()
 	config.NextProtos = []string{"http/1.1"}
 	d := websocket.Dialer{Proxy: http.ProxyFromEnvironment, NetDialContext: c.config.Dial, TLSClientConfig: config,
-		HandshakeTimeout: handshakeWait, Subprotocols: []string{execProtocol}, ReadBufferSize: maxPiece + 16,
-		WriteBufferSize: maxPiece + 16}
+		HandshakeTimeout: handshakeWait, Subprotocols: []string{execProtocol}, ReadBufferSize: readBuffer,
+		WriteBufferSize: maxPiece + 16, WriteBufferPool: &writeBuffers}
 	u := *r.URL
 	u.Scheme = strings.Replace(u.Scheme, "http", "ws", 1)
 	header := http.Header{"User-Agent": r.Header["User-Agent"]}

@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -234,6 +235,46 @@ func TestSessions(t *testing.T) {
 	for _, c := range carriers {
 		c.Close()
 	}
+}
+
+// A stream that waits takes little memory, because a server has one for each of a thousand containers. Data of any length pass it.
+func TestIdleStreamTakesLittle(t *testing.T) {
+	const pairs, most = 100, 48 << 10 // bytes for both ends, with the stacks of their goroutines
+	heap := func() uint64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc + m.StackInuse
+	}
+	before := heap()
+	var ends []*Stream
+	var carrying sync.WaitGroup
+	for range pairs {
+		here, there := net.Pipe()
+		a, b := NewStream(), NewStream()
+		carrying.Go(func() { a.Carry(here, 0) })
+		carrying.Go(func() { b.Carry(there, 0) })
+		ends = append(ends, a, b)
+		if _, err := a.Write([]byte("a word")); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadFull(b, make([]byte, 6)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if each := (heap() - before) / pairs; each > most {
+		t.Errorf("an idle stream takes %d bytes; at most %d are expected", each, most)
+	}
+	text := bytes.Repeat([]byte("0123456789"), 30_000)
+	go ends[0].Write(text)
+	got := make([]byte, len(text))
+	if _, err := io.ReadFull(ends[1], got); err != nil || !bytes.Equal(got, text) {
+		t.Errorf("long data: %v", err)
+	}
+	for _, s := range ends {
+		s.Fail(net.ErrClosed)
+	}
+	carrying.Wait()
 }
 
 // A server in another process than the pod's serves what the pod would, over any carrier, and its end is that of the pod.

@@ -26,6 +26,8 @@ const (
 	streamWindow = 1 << 20
 	// ackAfter is the number of bytes after which a reader lets the other end forget them.
 	ackAfter = 64 << 10
+	// idleBuffer is the size of a buffer until there are more data at once, in bytes. Most of a thousand streams are idle.
+	idleBuffer = 4 << 10
 	// aliveEvery is the pause between two signs of life on a carrier. A carrier that is silent for silence is given up.
 	aliveEvery = 5 * time.Second
 	silence    = 20 * time.Second
@@ -213,8 +215,8 @@ func (s *Stream) forgetLocked(upto int64) {
 
 // receive takes over the frames of a carrier until it breaks.
 func (s *Stream) receive(c io.Reader) error {
-	buf := make([]byte, 0, maxFrame)
-	r := bufio.NewReaderSize(c, maxFrame)
+	buf := make([]byte, 0, idleBuffer)
+	r := bufio.NewReaderSize(c, idleBuffer) // longer data are read past it
 	deadline, _ := c.(interface{ SetReadDeadline(time.Time) error })
 	for {
 		if deadline != nil {
@@ -227,6 +229,7 @@ func (s *Stream) receive(c io.Reader) error {
 		if err != nil {
 			return err
 		}
+		buf = data[:0]
 	}
 }
 
@@ -264,7 +267,7 @@ func (s *Stream) take(kind byte, data []byte) error {
 // send writes the frames of a carrier from a position of out, until it breaks or stop is closed.
 func (s *Stream) send(c io.Writer, at int64, stop <-chan struct{}) error {
 	w := &FrameWriter{W: c}
-	buf := make([]byte, 0, maxFrame)
+	buf := make([]byte, 0, idleBuffer)
 	acked := int64(-1) // the first frame is a sign of life
 	var alive time.Time
 	for {
@@ -275,6 +278,7 @@ func (s *Stream) send(c io.Writer, at int64, stop <-chan struct{}) error {
 		if err := w.Frame(kind, data); err != nil {
 			return err
 		}
+		buf = data[:0]
 		if kind == FrameBye {
 			s.mu.Lock()
 			s.told = true
