@@ -63,6 +63,7 @@ type settings struct {
 	engine  string // of ramus's containers
 	gitea   string
 	idle    int
+	callers int
 }
 
 func run(ctx context.Context, args []string, out, errs io.Writer) error {
@@ -97,6 +98,7 @@ func run(ctx context.Context, args []string, out, errs io.Writer) error {
 	flags.StringVar(&s.gitea, "gitea", env("BENCH_GITEA", "gitea"),
 		"the Gitea `program`, measured where it is found (BENCH_GITEA)")
 	flags.IntVar(&s.idle, "idle", number("BENCH_IDLE", 100), "how many idle containers (BENCH_IDLE)")
+	flags.IntVar(&s.callers, "callers", number("BENCH_CALLERS", 1000), "how many callers on Kubernetes at most (BENCH_CALLERS)")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
