@@ -54,8 +54,8 @@ const lastLines = "FallbackToLogsOnError"
 // sidecarLife bounds the life of a pod of a sidecar whose ramus is gone for good.
 const sidecarLife = 24 * time.Hour
 
-// diskSpare is the least space beyond limits.disk with which Kubernetes ends the whole pod. The fleet measures each ten
-// seconds, and ends the commands alone.
+// diskSpare is the least space beyond limits.disk with which Kubernetes ends the whole pod. The fleet measures every ten
+// seconds if there are few containers, and ends the commands alone.
 const diskSpare = 4 << 30
 
 // diskLimit returns the space with which Kubernetes ends a pod.

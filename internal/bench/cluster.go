@@ -17,6 +17,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/containers/kubernetes"
 	"github.com/ramus-dev/ramus/containers/kubernetes/clustertest"
@@ -31,6 +33,8 @@ const (
 	clusterRounds   = 5
 	clusterCommands = 100
 	clusterAlone    = 50
+	// clusterSilence is the time for which no caller gives a command.
+	clusterSilence = 10 * time.Second
 	// podMemory is what a runner takes of this machine, with the part of this program and of the API server for its connection.
 	podMemory = 12 << 20
 	// clusterStart bounds the start of one container.
@@ -121,6 +125,7 @@ type crowdMeasured struct {
 	memory     int64           // of this process, in bytes
 	machine    int64           // what the machine has less than before, in bytes
 	goroutines int             // of this process
+	silent     float64         // the part of a core that this process takes while no caller gives a command
 	perCommand float64         // requests to the API server
 	perCaller  float64         // requests to the API server, from the start of the callers to their end
 	load       float64
@@ -185,6 +190,11 @@ func (b *bench) crowdOfPods(ctx context.Context, e *kubernetes.Engine, n int) (*
 	}
 	slices.Sort(m.commands)
 	slices.Sort(m.alone)
+	spent := ownTime()
+	if err := pause(ctx, clusterSilence); err != nil {
+		return m, err
+	}
+	m.silent = float64(ownTime()-spent) / float64(clusterSilence)
 	m.memory, m.goroutines, m.machine = ownMemory(), runtime.NumGoroutine(), free-memoryFree()
 	return m, nil
 }
@@ -228,7 +238,10 @@ func (m crowdMeasured) tell(b *bench, n int) {
 	add("true of all at once, 99th percentile", "ms", ms(durationAt(m.commands, 0.99)), target{}, "")
 	add("true of one, the others silent, median", "ms", ms(durationAt(m.alone, 0.5)), target{}, "")
 	add("memory of the process", "MB", float64(m.memory)/1e6, target{}, "")
-	add("memory of the machine, each with its pod", "MB", float64(m.machine)/float64(n)/1e6, target{}, "other programs take and give as well")
+	if n >= 100 { // less is lost in what other programs take and give
+		add("memory of the machine, each with its pod", "MB", float64(m.machine)/float64(n)/1e6, target{}, "")
+	}
+	add("CPU of the process while all are silent", "% of a core", 100*m.silent, target{}, "")
 	add("goroutines of the process", "", float64(m.goroutines), target{}, "")
 	add("requests to the API server for each command", "", m.perCommand, below(0.1).onlyFor(n >= 100),
 		"the fleet measures the disks of containers meanwhile")
@@ -264,6 +277,15 @@ func (c *clusterCharts) add(n int, m crowdMeasured) {
 // all returns the charts that have points.
 func (c *clusterCharts) all() []chart {
 	return slices.DeleteFunc([]chart{c.time, c.memory, c.requests}, func(c chart) bool { return len(c.Series) == 0 })
+}
+
+// ownTime returns the time that this process had a processor.
+func ownTime() time.Duration {
+	var r unix.Rusage
+	if unix.Getrusage(unix.RUSAGE_SELF, &r) != nil {
+		return 0
+	}
+	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
 }
 
 // ownMemory returns the memory of this process, in bytes.

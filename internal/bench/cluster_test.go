@@ -59,7 +59,7 @@ func TestClusterCharts(t *testing.T) {
 			t.Errorf("%s:\n%s", chart.Name, s)
 		}
 	}
-	if len(c.all()) != 3 || b.report.Rows[1].Ramus.Median != 2 || b.report.Rows[7].State != stateMissed {
+	if len(c.all()) != 3 || b.report.Rows[1].Ramus.Median != 2 || b.report.Rows[8].State != stateMissed {
 		t.Errorf("%d charts; %+v", len(c.all()), b.report.Rows)
 	}
 }
