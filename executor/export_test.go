@@ -55,6 +55,9 @@ func (x *Executor) SetBranchLayers(near int) {
 	x.tuning.layers.BranchNear, x.tuning.layers.BranchRest = near, time.Millisecond
 }
 
+// SetAskFrom sets the number of files from which git inside asks the host for changes.
+func (x *Executor) SetAskFrom(n int) { x.tuning.layers.AskFrom = n }
+
 // SetLayerEntries bounds the files and folders of a base layer.
 func (x *Executor) SetLayerEntries(n int) { x.tuning.layers.Entries = n }
 

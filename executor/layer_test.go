@@ -30,12 +30,29 @@ func boundWorld(t *testing.T, engine string, opts func(*executor.Executor)) *wor
 	if os.Getenv("RAMUS_WORK_TREE") == "portable" {
 		t.Skip("not with RAMUS_WORK_TREE=portable: nothing is bound from outside then")
 	}
-	w := newWorldOn(t, engine, opts)
+	w := newWorldOn(t, engine, func(x *executor.Executor) {
+		x.SetAskFrom(1) // as in a large repository
+		if opts != nil {
+			opts(x)
+		}
+	})
 	if w.x.Fleet.Keeper == nil {
 		t.Skip("cannot run here: work trees cannot be bound from outside")
 	}
 	w.layer()
 	return w
+}
+
+// TestGitAsks has git inside ask the host for changes if the layer has as many files as that takes, and look at all files itself otherwise.
+func TestGitAsks(t *testing.T) {
+	t.Parallel()
+	for from, want := range map[int]string{1: "asks\n", 1000: "looks\n", 0: "looks\n"} {
+		w := boundWorld(t, "sandbox", func(x *executor.Executor) { x.SetAskFrom(from) })
+		_, out, errs := w.exec("run:one", "git config core.fsmonitor >/dev/null && echo asks || echo looks; echo x >new; git status --porcelain")
+		if out != want+"?? new\n" {
+			t.Errorf("from %d files: %q %s", from, out, errs)
+		}
+	}
 }
 
 // TestBound binds a work tree and commits from outside, on each engine, and counts the work.

@@ -2,6 +2,7 @@ package worktree
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	_ "embed"
 	"encoding/json"
@@ -171,7 +172,7 @@ func (t *Tree) overlay(ctx context.Context, p containers.Place, s beginning) (_ 
 		return nil, "", "no layer", nil
 	}
 
-	b := newBinding(l, p, t.gitConfig(s))
+	b := newBinding(l, p, t.gitConfig(s, l))
 	b.differ = make(map[string]gitd.TreeChange)
 	fill, why, err := t.fill(ctx, l, s.branch, tip, base, differ, b.config)
 	if err != nil || why != "" {
@@ -306,8 +307,8 @@ func (t *Tree) mayRead(ctx context.Context, commit, tip, base gitd.Hash) (bool, 
 }
 
 // gitConfig returns .git/config of the caller's work tree. It has the settings of a clone through the door, and the
-// settings that bound work trees need.
-func (t *Tree) gitConfig(s beginning) []byte {
+// settings that a work tree over the layer l needs.
+func (t *Tree) gitConfig(s beginning, l *Layer) []byte {
 	var out bytes.Buffer
 	section := func(name, sub string, pairs ...string) {
 		out.WriteString("[" + name)
@@ -321,7 +322,7 @@ func (t *Tree) gitConfig(s beginning) []byte {
 	}
 	section("core", "", "repositoryformatversion", "0", "filemode", "true", "bare", "false", "logallrefupdates", "true",
 		"untrackedCache", "true")
-	if !s.scratch {
+	if !s.scratch && l.files() >= cmp.Or(t.store.Layers.AskFrom, fsmonitorFrom) {
 		// git asks the host for changes, which knows them without looking at every file.
 		section("core", "", "fsmonitor", containers.RunnerProgram+" fsmonitor", "fsmonitorHookVersion", "2")
 	}

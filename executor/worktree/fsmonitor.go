@@ -19,6 +19,9 @@ import (
 // answer is that every file may have changed.
 
 const (
+	// fsmonitorFrom is the number of files from which git asks. With fewer it looks at all of them before an answer is there: git
+	// status takes 6 ms in place of 12 with 400 files, and 24 ms in place of 17 with 5,000.
+	fsmonitorFrom = 2_000
 	// fsmonitorPaths is how many changes are listed one by one.
 	fsmonitorPaths = 20_000
 	// fsmonitorTokens is how many of its indexes the host remembers, since a command may have put one aside.

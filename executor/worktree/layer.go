@@ -91,6 +91,15 @@ type Layer struct {
 	used  time.Time // guarded by layerSet.mu
 }
 
+// files returns the number of files of the layer and of that below it. Files that a branch changed count twice.
+func (l *Layer) files() int {
+	n := l.Files
+	if l.under != nil {
+		n += l.under.Files
+	}
+	return n
+}
+
 // tree returns the folder that is bound. Of a branch's layer it holds only the changes.
 func (l *Layer) tree() string { return filepath.Join(l.dir, "upper") }
 

@@ -77,6 +77,8 @@ type Layers struct {
 	// BranchRest is the time for which it must rest before. The default is half a second.
 	BranchNear int
 	BranchRest time.Duration
+	// AskFrom is the number of files of a layer from which git inside asks the host for changes. The default is 2,000.
+	AskFrom int
 }
 
 // Open finds the layers that earlier processes made, and removes those that they did not finish. Work in the background ends with ctx.
