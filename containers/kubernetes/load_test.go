@@ -140,9 +140,14 @@ func TestSilentPodIsTriedAgain(t *testing.T) {
 	}{
 		{"no word of the way", func(*websocket.Conn) {}},
 		{"no greeting of the runner", func(ws *websocket.Conn) {
-			var b strings.Builder
-			(&way.FrameWriter{W: &b}).Frame(way.FrameHello, make([]byte, 8))
-			ws.WriteMessage(websocket.BinaryMessage, message(1, b.String()))
+			frame := func(kind byte) error {
+				var b strings.Builder
+				(&way.FrameWriter{W: &b}).Frame(kind, make([]byte, 8))
+				return ws.WriteMessage(websocket.BinaryMessage, message(1, b.String()))
+			}
+			for err := frame(way.FrameHello); err == nil; err = frame(way.FrameAck) { // the way is alive, and the runner is not
+				time.Sleep(5 * time.Millisecond)
+			}
 		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -266,6 +271,12 @@ func TestChangeWakesItsPodAlone(t *testing.T) {
 		for p, changed := w.await(id); p == nil; p, changed = w.await(id) {
 			<-changed
 		}
+	}
+	// A change before the watch begins has the engine list all pods again.
+	for watching := false; !watching; time.Sleep(time.Millisecond) {
+		f.mu.Lock()
+		watching = len(f.watchers) > 0
+		f.mu.Unlock()
 	}
 	_, one := w.await(ids[0])
 	_, other := w.await(ids[1])

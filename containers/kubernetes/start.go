@@ -157,11 +157,11 @@ func (e *Engine) create(ctx context.Context, p *pod) (*pod, error) {
 		if told {
 			pause = max(pause, min(status.RetryAfter, createMaxPause))
 		}
-		pause = pause/2 + rand.N(pause) // those who were refused together do not come again together
-		if time.Now().Add(pause).After(until) {
+		later := pause + rand.N(pause) // those who were refused together do not come again together
+		if time.Now().Add(later).After(until) {
 			return nil, err
 		}
-		if wait(ctx, pause); ctx.Err() != nil {
+		if wait(ctx, later); ctx.Err() != nil {
 			return nil, fmt.Errorf("%w: %w", context.Cause(ctx), err)
 		}
 	}
