@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/ramus-dev/ramus/executor/addition"
 	"github.com/ramus-dev/ramus/executor/dialogue"
@@ -37,7 +36,7 @@ func (x *Executor) planner() *addition.Planner {
 // Additions returns the additional repositories of a caller. It returns none if the caller has one repository or no
 // branch.
 func (x *Executor) Additions(ctx context.Context, c record.Caller) ([]record.Addition, error) {
-	repo, _, err := x.home(ctx, c)
+	repo, _, err := x.HomeRepo(ctx, c)
 	if errors.Is(err, record.ErrNotFound) {
 		return nil, nil
 	}
@@ -45,19 +44,6 @@ func (x *Executor) Additions(ctx context.Context, c record.Caller) ([]record.Add
 		return nil, err
 	}
 	return x.planner().Known(ctx, x.index.OfCaller(c), repo.Name())
-}
-
-// WorksIn returns the names of the additional repositories in which a caller has worked, from the index alone.
-func (x *Executor) WorksIn(c record.Caller) []string {
-	var names []string
-	for _, r := range x.OfCaller(c) {
-		for _, a := range r.With {
-			if !slices.Contains(names, a.Repo) {
-				names = append(names, a.Repo)
-			}
-		}
-	}
-	return names
 }
 
 // alone returns an [record.ErrConflict] if a caller has additional repositories. what cannot work in these.

@@ -35,7 +35,7 @@ func (x *Executor) newDialogues() *dialogue.Dialogues {
 		Shells:      x.shells,
 		Inspector:   x.inspector,
 		Folder:      x.folder,
-		Attachments: x.attachments,
+		Attachments: x.Attachments,
 		History:     x,
 		MCP:         served,
 		Bot:         x.Bot,
@@ -70,7 +70,7 @@ func (x *Executor) Say(ctx context.Context, run string, p record.Prompt) error {
 }
 
 func (x *Executor) say(ctx context.Context, run string, p record.Prompt) error {
-	r, err := x.agentRun(ctx, run)
+	r, err := x.AgentRun(ctx, run)
 	if err != nil {
 		return err
 	}
@@ -112,18 +112,9 @@ func (x *Executor) say(ctx context.Context, run string, p record.Prompt) error {
 // newPromptKey returns a key for a prompt that came without one.
 func newPromptKey() string { return record.NewToken() + record.NewToken() }
 
-// agentRun returns a run by its name. The error is ErrConflict if it is not an agent's.
-func (x *Executor) agentRun(ctx context.Context, run string) (record.Run, error) {
-	r, err := x.Run(ctx, run)
-	if err == nil && (r.Kind != record.KindAgent || r.Agent == nil) {
-		err = fmt.Errorf("%w: it is no agent's run", record.ErrConflict)
-	}
-	return r, err
-}
-
 // dialogueOf returns the dialogue of an agent's run at work. The error is [dialogue.ErrOver] if the run is over.
 func (x *Executor) dialogueOf(ctx context.Context, run string) (*dialogue.Dialogue, error) {
-	r, err := x.agentRun(ctx, run)
+	r, err := x.AgentRun(ctx, run)
 	if err != nil {
 		return nil, err
 	}
@@ -185,12 +176,9 @@ func (x *Executor) saidTo(ctx context.Context, r record.Run) (*record.AgentCall,
 	if err != nil {
 		return nil, err
 	}
-	var events []record.Event
-	for e, err := range x.Events(ctx, r.Name(), 0, false) {
-		if err != nil {
-			return nil, err
-		}
-		events = append(events, e)
+	events, err := x.AllEvents(ctx, r.Name())
+	if err != nil {
+		return nil, err
 	}
 	prompts := r.Prompts(events)
 	call := &record.AgentCall{Name: a.Name, Prompt: dialogue.Join(prompts), Title: r.Agent.Title, Session: r.Agent.Session,
@@ -201,21 +189,11 @@ func (x *Executor) saidTo(ctx context.Context, r record.Run) (*record.AgentCall,
 		call.Prompt = prompts[0].Text
 	}
 	for _, p := range prompts {
-		files, err := x.attachments(r).Read(ctx, p)
+		files, err := x.Attachments(r).Read(ctx, p)
 		if err != nil {
 			return nil, err
 		}
 		call.Files = append(call.Files, files...)
 	}
 	return call, nil
-}
-
-// Sessions returns the sessions of a caller with agents, the most recently used first. They follow from its runs, so they are there
-// as long as those are.
-func (x *Executor) Sessions(ctx context.Context, caller string) ([]record.Session, error) {
-	c, err := x.Caller(ctx, caller)
-	if err != nil {
-		return nil, err
-	}
-	return record.Sessions(x.OfCaller(c.Caller)), nil
 }

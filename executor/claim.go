@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sort"
 	"time"
 
 	"github.com/ramus-dev/ramus/executor/record"
@@ -62,45 +61,8 @@ func (x *Executor) claimIdle(ctx context.Context, kind record.Kind, r record.Req
 	return p.run, true, x.index.Put(p.run)
 }
 
-// Find returns the run of a caller with this id, in any repository. Unlike [Executor.Run] it looks nowhere else, and takes no
-// time.
-func (x *Executor) Find(c record.Caller, id string) (record.Run, bool) {
-	// Look at live runs before the index. An ending run is written to the index first and leaves x.runs second, so the other
-	// order could return it as it was when it began.
-	l := x.runs.alive(c, id)
-	r, known := x.index.Get(c, id)
-	if !known {
-		return record.Run{}, false
-	}
-	if l != nil && l.Initial.Repo == r.Repo {
-		return l.Snapshot(), true
-	}
-	return r, true
-}
-
-// OfCaller returns a caller's runs as they are now, oldest first.
-func (x *Executor) OfCaller(c record.Caller) []record.Run {
-	runs := x.index.OfCaller(c)
-	for i := range runs {
-		if now, ok := x.Find(c, runs[i].ID); ok && now.Repo == runs[i].Repo {
-			runs[i] = now
-		}
-	}
-	sort.SliceStable(runs, func(i, j int) bool { return newer(runs[j], runs[i]) })
-	return runs
-}
-
 // AgentNames returns the names of the agents that requests may name.
 func (x *Executor) AgentNames() []string { return slices.Sorted(maps.Keys(x.options().Agents)) }
-
-// Home returns the repository of a caller's branch, and its base. The error is ErrNotFound if the caller has no branch.
-func (x *Executor) Home(ctx context.Context, c record.Caller) (repo, base string, err error) {
-	r, base, err := x.home(ctx, c)
-	if err != nil {
-		return "", "", err
-	}
-	return r.Name(), base, nil
-}
 
 // Settled waits until a run has ended, or waits for a person, and its ref has the whole record. Then its manifest can
 // be read.
@@ -297,7 +259,7 @@ func (l *liveRun) answer() (map[string]any, error) {
 func (x *Executor) Tell(ctx context.Context, run string, data json.RawMessage) error {
 	r, err := x.Run(ctx, run)
 	if err == nil {
-		r, err = x.settled(ctx, r)
+		r, err = x.runs.settled(ctx, r)
 	}
 	if err != nil {
 		return err
@@ -305,7 +267,7 @@ func (x *Executor) Tell(ctx context.Context, run string, data json.RawMessage) e
 	switch {
 	case r.Told != nil:
 		return nil
-	case !r.Ended() || x.unsealed(r):
+	case !r.Ended() || x.runs.has(r):
 		return fmt.Errorf("cannot record that %s is told: %w: it has not ended", r.Name(), record.ErrConflict)
 	}
 	repo, err := x.Git.Repo(r.Repo)
@@ -349,17 +311,4 @@ func (x *Executor) tell(ctx context.Context, repo *gitd.Repo, ref string, was gi
 		return err
 	}
 	return repo.Update(ctx, gitd.RefUpdate{Name: ref, New: commit, Old: &was})
-}
-
-// Untold returns the runs with an Origin that may not know of their end, oldest first. They are claimed, at work,
-// waiting for a person, or ended.
-func (x *Executor) Untold(context.Context) ([]record.Run, error) {
-	var runs []record.Run
-	for _, r := range x.current() {
-		if r.Origin != nil && r.Told == nil && !r.Sub {
-			runs = append(runs, r)
-		}
-	}
-	sort.SliceStable(runs, func(i, j int) bool { return newer(runs[j], runs[i]) })
-	return runs, nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"strings"
 
 	"github.com/ramus-dev/ramus/containers"
@@ -18,13 +19,13 @@ import (
 // Stop cancels a run. If name is a caller it cancels all of the caller's runs and removes its container. Work trees are committed
 // first. Stop returns when that is done.
 func (x *Executor) Stop(ctx context.Context, name string, by gitd.Person) error {
-	runs, caller, err := x.named(ctx, name)
+	runs, caller, err := x.Meant(ctx, name)
 	if err != nil {
 		return err
 	}
 	stopped := 0
 	for _, r := range runs {
-		if r, err = x.settled(ctx, r); err != nil {
+		if r, err = x.runs.settled(ctx, r); err != nil {
 			return err
 		}
 		l := x.runs.alive(r.Caller, r.ID)
@@ -88,44 +89,6 @@ func (x *Executor) Stop(ctx context.Context, name string, by gitd.Person) error 
 // errUnsealed is the error of a request that needs the run's record in its ref.
 var errUnsealed = fmt.Errorf("%w: its record is not written yet; the server's log tells why", record.ErrConflict)
 
-// unsealed reports whether the ref of a run that has ended, or waits, does not have it yet, see sealLater.
-func (x *Executor) unsealed(r record.Run) bool {
-	return x.runs.alive(r.Caller, r.ID) != nil
-}
-
-// settled waits while a run that has ended, or that waits for a person, is being written down. Only then can it be taken up again.
-func (x *Executor) settled(ctx context.Context, r record.Run) (record.Run, error) {
-	l := x.runs.alive(r.Caller, r.ID)
-	if l == nil {
-		return r, nil
-	}
-	if s := l.Snapshot(); !s.Ended() && s.State != record.StateAwaitingReview {
-		return s, nil
-	}
-	select {
-	case <-l.done:
-		return l.Snapshot(), nil
-	case <-ctx.Done():
-		return r, context.Cause(ctx)
-	}
-}
-
-// named returns the runs that a name means, one run or all live ones of a caller.
-func (x *Executor) named(ctx context.Context, name string) ([]record.Run, record.Caller, error) {
-	if !strings.Contains(name, "/") {
-		c, err := x.Caller(ctx, name)
-		if err == nil {
-			runs, err := x.Runs(ctx, record.Filter{Caller: c.Caller.String(), Live: true, Max: 10000})
-			return runs, c.Caller, err
-		}
-		if !errors.Is(err, record.ErrNotFound) {
-			return nil, record.Caller{}, err
-		}
-	}
-	r, err := x.Run(ctx, name)
-	return []record.Run{r}, record.Caller{}, err
-}
-
 // Retry starts a failed run again. A workflow begins at the failed step, a command from its beginning, both on the
 // same branch with the step's input restored. An agent gets all its prompts again.
 func (x *Executor) Retry(ctx context.Context, run string, by gitd.Person) (record.Run, error) {
@@ -140,7 +103,7 @@ func (x *Executor) Retry(ctx context.Context, run string, by gitd.Person) (recor
 func (x *Executor) Again(ctx context.Context, run string, by gitd.Person) (record.Request, error) {
 	r, err := x.Run(ctx, run)
 	if err == nil {
-		r, err = x.settled(ctx, r)
+		r, err = x.runs.settled(ctx, r)
 	}
 	if err != nil {
 		return record.Request{}, err
@@ -161,7 +124,7 @@ func (x *Executor) Again(ctx context.Context, run string, by gitd.Person) (recor
 			r.Name(), record.ErrConflict)
 	case !r.Ended():
 		return record.Request{}, fmt.Errorf("cannot retry %s: %w: it has not ended", r.Name(), record.ErrConflict)
-	case x.unsealed(r):
+	case x.runs.has(r):
 		return record.Request{},
 			fmt.Errorf("cannot retry %s: %w: its record is not written yet; the server's log tells why", r.Name(),
 				record.ErrConflict)
@@ -193,7 +156,7 @@ func (x *Executor) Again(ctx context.Context, run string, by gitd.Person) (recor
 			return record.Request{}, err
 		}
 		req.Workflow, req.Sub = files.Workflow, files.Sub
-		if req.From, err = x.failedNode(ctx, r); err != nil {
+		if req.From, err = failedNode(x.Events(ctx, r.Name(), 0, false)); err != nil {
 			return record.Request{}, err
 		}
 	}
@@ -201,10 +164,10 @@ func (x *Executor) Again(ctx context.Context, run string, by gitd.Person) (recor
 }
 
 // failedNode returns the node of a run's last step that failed or has no result. Returns "" if there is none.
-func (x *Executor) failedNode(ctx context.Context, r record.Run) (string, error) {
+func failedNode(events iter.Seq2[record.Event, error]) (string, error) {
 	open := make(map[string]string)
 	node := ""
-	for e, err := range x.Events(ctx, r.Name(), 0, false) {
+	for e, err := range events {
 		if err != nil {
 			return "", err
 		}
@@ -228,7 +191,7 @@ func (x *Executor) failedNode(ctx context.Context, r record.Run) (string, error)
 func (x *Executor) Decide(ctx context.Context, run string, d record.Decision) (record.Run, error) {
 	r, err := x.Run(ctx, run)
 	if err == nil {
-		r, err = x.settled(ctx, r)
+		r, err = x.runs.settled(ctx, r)
 	}
 	if err != nil {
 		return record.Run{}, err
@@ -244,7 +207,11 @@ func (x *Executor) Decide(ctx context.Context, run string, d record.Decision) (r
 	}
 	waits := r.State == record.StateAwaitingReview && r.Gate != nil
 	if !r.Sub && (!waits || d.Step != "" && d.Step != r.Gate.Step) {
-		if err := x.answeredBefore(ctx, r, d.Step); err != nil {
+		events, err := x.AllEvents(ctx, r.Name())
+		if err == nil {
+			err = dialogue.Answered(events, d.Step)
+		}
+		if err != nil {
 			return record.Run{}, fmt.Errorf("cannot answer %s: %w", r.Name(), err)
 		}
 	}
@@ -257,7 +224,7 @@ func (x *Executor) Decide(ctx context.Context, run string, d record.Decision) (r
 			record.ErrInvalid, text.Clip(d.Option, dialogue.MaxOptionBytes))
 	case !waits:
 		return record.Run{}, fmt.Errorf("cannot answer %s: %w: it does not wait for anybody", r.Name(), record.ErrConflict)
-	case x.unsealed(r):
+	case x.runs.has(r):
 		return record.Run{}, fmt.Errorf("cannot answer %s: %w", r.Name(), errUnsealed)
 	case d.Step != "" && d.Step != r.Gate.Step:
 		return record.Run{}, fmt.Errorf("cannot answer %s: %w: it waits at %s, not at %s", r.Name(), record.ErrConflict,
@@ -271,18 +238,6 @@ func (x *Executor) Decide(ctx context.Context, run string, d record.Decision) (r
 		return record.Run{}, err
 	}
 	return x.Run(ctx, r.Name())
-}
-
-// answeredBefore returns the earlier answer to a question of a run as an error, see answered.
-func (x *Executor) answeredBefore(ctx context.Context, r record.Run, step string) error {
-	var events []record.Event
-	for e, err := range x.Events(ctx, r.Name(), 0, false) {
-		if err != nil {
-			return err
-		}
-		events = append(events, e)
-	}
-	return dialogue.Answered(events, step)
 }
 
 // baseOf returns a run's base. A run that was only claimed may name none, and the caller's target would keep that for all later
@@ -422,7 +377,7 @@ func (x *Executor) ProcessOutput(ctx context.Context, caller, id string, follow 
 				continue
 			}
 			if c.Running && !follow {
-				return x.printed(ctx, h, c, stdout, stderr)
+				return printed(ctx, h, c, stdout, stderr)
 			}
 			p, err := h.Attach(ctx, id, 0, 0)
 			if err != nil {
@@ -486,7 +441,7 @@ func (x *Executor) adopt(ctx context.Context, caller string) (*containers.Lease,
 }
 
 // printed copies the output so far of a running process.
-func (x *Executor) printed(ctx context.Context, h *containers.Host, c containers.CommandState, stdout, stderr io.Writer) error {
+func printed(ctx context.Context, h *containers.Host, c containers.CommandState, stdout, stderr io.Writer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	left := &countdown{stdout: c.Exit.Stdout, stderr: c.Exit.Stderr, done: cancel}

@@ -61,7 +61,7 @@ func (x *Executor) keep(ctx context.Context, key string, h *containers.Host) {
 	if err != nil {
 		return // it worked for no caller
 	}
-	repo, base, err := x.home(ctx, c)
+	repo, base, err := x.HomeRepo(ctx, c)
 	if err != nil {
 		return // its branch is gone
 	}
@@ -78,7 +78,7 @@ func (x *Executor) keep(ctx context.Context, key string, h *containers.Host) {
 // caller found out: the file of its own branch, and the setup commands that were recorded in its runs. The error is
 // [settings.ErrNothing] if that changes nothing.
 func (x *Executor) ProposeSettings(ctx context.Context, c record.Caller) (record.Request, error) {
-	repo, base, err := x.home(ctx, c)
+	repo, base, err := x.HomeRepo(ctx, c)
 	if err != nil {
 		return record.Request{}, err
 	}

@@ -27,6 +27,7 @@ import (
 	"github.com/ramus-dev/ramus/executor/prune"
 	"github.com/ramus-dev/ramus/executor/quota"
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/executor/runs"
 	"github.com/ramus-dev/ramus/executor/seal"
 	"github.com/ramus-dev/ramus/executor/secret"
 	"github.com/ramus-dev/ramus/executor/services"
@@ -130,6 +131,8 @@ type Executor struct {
 	Log         *slog.Logger
 	Now         func() time.Time
 
+	*runs.Reader // of the runs of all callers
+
 	ctx       context.Context // ends with cause ErrClosed
 	close     context.CancelCauseFunc
 	wg        sync.WaitGroup // the runs' goroutines
@@ -224,6 +227,8 @@ func (x *Executor) Open(ctx context.Context) error {
 	if err := x.openIndex(ctx); err != nil {
 		return err
 	}
+	x.Reader = &runs.Reader{Context: x.ctx, Git: x.Git, Fleet: x.Fleet, Index: x.index, Folder: x.folder, Artifacts: x.artifacts,
+		Live: &x.runs}
 	if err := x.openTrees(); err != nil {
 		return errors.Join(err, x.index.Close())
 	}
@@ -443,24 +448,6 @@ func (x *Executor) Close(ctx context.Context, keep bool) error {
 	<-ended // with the fleet closed every container's connection is, and nothing can hang on one
 	return errors.Join(err, x.closeSearch(), x.index.Close())
 }
-
-// CallerStatus is one line of `ramus ps`.
-type CallerStatus struct {
-	Caller record.Caller `json:"caller"`
-	Repo   string        `json:"repo"`
-	Branch string        `json:"branch"`
-	// With names the additional repositories in which it has worked, sorted. Branch has the same name there.
-	With []string  `json:"with,omitempty"`
-	Head gitd.Hash `json:"head"`
-	// Kept is the commit of its work tree when its container was lost last. It may be forked.
-	Kept      gitd.Hash              `json:"kept,omitempty"`
-	Runs      int                    `json:"runs"`
-	Last      record.Run             `json:"last"`
-	Container *containers.HostStatus `json:"container,omitempty"`
-}
-
-// Repos returns the names of the caller's repositories, its own first.
-func (c CallerStatus) Repos() []string { return append([]string{c.Repo}, c.With...) }
 
 // Stats are the numbers of /metrics and /health.
 type Stats struct {

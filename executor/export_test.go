@@ -114,7 +114,7 @@ func (x *Executor) SetTurn(d time.Duration) { x.tuning.turn = d }
 
 // TakeTurn has the turn of a caller until the result is called, as a run between its steps has.
 func (x *Executor) TakeTurn(ctx context.Context, c record.Caller) (func(), error) {
-	repo, base, err := x.home(ctx, c)
+	repo, base, err := x.HomeRepo(ctx, c)
 	if err != nil {
 		return nil, err
 	}

@@ -85,7 +85,7 @@ func (c counter) Write(p []byte) (int, error) {
 
 // awake returns a lease of a caller's container, which is made if there is none.
 func (x *Executor) awake(ctx context.Context, c record.Caller, by gitd.Person) (*step.Target, *containers.Lease, error) {
-	repo, base, err := x.home(ctx, c)
+	repo, base, err := x.HomeRepo(ctx, c)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -18,11 +18,11 @@ func (p *plan) setFork(ctx context.Context, f record.Fork) error {
 	if err != nil {
 		return fmt.Errorf("cannot fork: %w", err)
 	}
-	began, err := p.x.findStep(ctx, of.Caller, &f)
+	began, err := p.findStep(ctx, of.Caller, &f)
 	if err != nil {
 		return fmt.Errorf("cannot fork %s: %w", of.Caller, err)
 	}
-	repo, base, err := p.x.home(ctx, of.Caller)
+	repo, base, err := p.x.HomeRepo(ctx, of.Caller)
 	if errors.Is(err, record.ErrNotFound) && f.Commit != "" {
 		return p.setForkOfKept(ctx, f, of.Caller)
 	}

@@ -29,19 +29,19 @@ type stepStart struct {
 
 // findStep has a fork that names a step, as STEP or RUN/STEP, begin at the commit from which the last step of this name
 // began. It returns nil, and changes nothing, if f names no step.
-func (x *Executor) findStep(ctx context.Context, of record.Caller, f *record.Fork) (*stepStart, error) {
+func (p *plan) findStep(ctx context.Context, of record.Caller, f *record.Fork) (*stepStart, error) {
 	name := string(f.Commit)
 	if name == "" || aCommit.MatchString(name) {
 		return nil, nil
 	}
 	id, rest, ofRun := strings.Cut(name, "/")
-	runs := x.OfCaller(of)
+	runs := p.x.OfCaller(of)
 	for _, r := range slices.Backward(runs[max(len(runs)-maxStepRuns, 0):]) {
 		step := name
 		if ofRun && r.ID == id {
 			step = rest
 		}
-		began, err := x.lastStart(ctx, r, step)
+		began, err := p.lastStart(ctx, r, step)
 		if err != nil {
 			return nil, fmt.Errorf("cannot look for step %q in %s: %w", step, r.Name(), err)
 		}
@@ -54,8 +54,8 @@ func (x *Executor) findStep(ctx context.Context, of record.Caller, f *record.For
 }
 
 // lastStart returns the last beginning of a step on the run's own branch, or nil.
-func (x *Executor) lastStart(ctx context.Context, r record.Run, name string) (last *stepStart, err error) {
-	for e, err := range x.Events(ctx, r.Name(), 0, false) {
+func (p *plan) lastStart(ctx context.Context, r record.Run, name string) (last *stepStart, err error) {
+	for e, err := range p.x.Events(ctx, r.Name(), 0, false) {
 		if err != nil {
 			return nil, err
 		}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/ramus-dev/ramus/executor/record"
-	"github.com/ramus-dev/ramus/gitd"
 )
 
 // previousOf returns the name of the runs of a repository of which a request with CancelPrevious stops the earlier ones.
@@ -78,25 +77,4 @@ func (l *liveRun) keepTurn() {
 		return
 	}
 	l.held = func() { free(); leave() }
-}
-
-// withKey returns the run of a request that names a key and no caller, if the same person made it before. The request
-// that began the run drew its caller.
-func (x *Executor) withKey(repo, key string, by gitd.Person) (record.Run, bool) {
-	for _, r := range x.index.All() {
-		if r.ID == key && r.Repo == repo && samePerson(r.Asker, by) && r.Drawn {
-			if now, ok := x.Find(r.Caller, r.ID); ok {
-				return now, true
-			}
-		}
-	}
-	return record.Run{}, false
-}
-
-// samePerson reports whether two requests come from one person. Records of earlier versions have no ids.
-func samePerson(a, b gitd.Person) bool {
-	if a.ID != "" && b.ID != "" {
-		return a.ID == b.ID
-	}
-	return a.Name == b.Name && a.Email == b.Email
 }

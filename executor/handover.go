@@ -30,7 +30,7 @@ func (x *Executor) handOver(ctx context.Context, name string, by gitd.Person) er
 	if err := x.endWork(ctx, name, false, by); err != nil {
 		return err
 	}
-	for _, r := range x.current() {
+	for _, r := range x.Current() {
 		if r.Repo == name && x.Hides != nil && x.Hides(r.Caller) {
 			return fmt.Errorf("%w: the workspace %s is private, and its owner is known here alone", record.ErrConflict, r.Caller)
 		}
@@ -56,7 +56,7 @@ func (x *Executor) Carried(ctx context.Context, name string) ([]record.ManifestF
 		return nil, nil
 	}
 	var files []record.ManifestFile
-	for _, r := range x.current() {
+	for _, r := range x.Current() {
 		if r.Repo != name || !r.Ended() {
 			continue
 		}
@@ -78,8 +78,8 @@ func (x *Executor) Carried(ctx context.Context, name string) ([]record.ManifestF
 
 // CheckIdle returns an [record.ErrConflict] if a run in a repository has not ended.
 func (x *Executor) CheckIdle(name string) error {
-	for _, r := range x.current() {
-		if r.Repo == name && (!r.Ended() || x.works(r)) {
+	for _, r := range x.Current() {
+		if r.Repo == name && (!r.Ended() || x.runs.has(r)) {
 			return fmt.Errorf("%w: the run %s has begun meanwhile", record.ErrConflict, r.Name())
 		}
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/executor/runs"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/tasks"
 	"github.com/ramus-dev/ramus/tasks/library"
@@ -28,6 +29,9 @@ type (
 	// Process is a background process of a caller.
 	Process = containers.CommandState
 )
+
+// CallerStatus is one line of `ramus ps`.
+type CallerStatus = runs.CallerStatus
 
 // The kinds of errors of containers that users of an executor see.
 var (

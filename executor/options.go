@@ -67,7 +67,7 @@ func (x *Executor) egress() (allow, private []string) {
 // admit checks a new run against the quotas. The run counts from now on. The caller calls release when the run is
 // live, or was not begun.
 func (x *Executor) admit(r record.Run) (release func(), err error) {
-	release, err = x.book.Admit(x.options().Quotas, r, x.Now(), x.current)
+	release, err = x.book.Admit(x.options().Quotas, r, x.Now(), x.Current)
 	if err != nil {
 		return nil, fmt.Errorf("cannot begin a run: %w", err)
 	}
@@ -76,7 +76,7 @@ func (x *Executor) admit(r record.Run) (release func(), err error) {
 
 // Uses returns how much of the quotas people and repositories use.
 func (x *Executor) Uses() []quota.Use {
-	return quota.Uses(x.options().Quotas, x.current(), x.Now())
+	return quota.Uses(x.options().Quotas, x.Current(), x.Now())
 }
 
 // Options returns the present options.

@@ -237,7 +237,7 @@ func (p *plan) permit(ctx context.Context, r record.Request) error {
 
 // setCaller finds the repository of a named caller, or finds that the caller is new.
 func (p *plan) setCaller(ctx context.Context) error {
-	repo, base, err := p.x.home(ctx, p.run.Caller)
+	repo, base, err := p.x.HomeRepo(ctx, p.run.Caller)
 	switch {
 	case err == nil:
 		if p.run.Repo != "" && p.run.Repo != repo.Name() {

@@ -8,19 +8,6 @@ import (
 	"github.com/ramus-dev/ramus/gitd"
 )
 
-// Queue returns the prompts of a run's agent, those that it has got and those that wait.
-func (x *Executor) Queue(ctx context.Context, run string) (record.Queue, error) {
-	r, err := x.agentRun(ctx, run)
-	if err != nil {
-		return record.Queue{}, fmt.Errorf("cannot read what was said to %s: %w", run, err)
-	}
-	if l := x.runs.alive(r.Caller, r.ID); l != nil {
-		return r.Queue(l.Journalled()), nil
-	}
-	events, err := x.sealedEvents(ctx, r)
-	return r.Queue(events), err
-}
-
 // Unsay takes back a prompt that the run's agent has not got, see [dialogue.Dialogue.Unsay].
 func (x *Executor) Unsay(ctx context.Context, run, key string, by gitd.Person) (p record.Prompt, err error) {
 	d, err := x.dialogueOf(ctx, run)

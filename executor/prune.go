@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/ramus-dev/ramus/executor/prune"
-	"github.com/ramus-dev/ramus/executor/record"
 )
 
 // Prune removes the things that are not kept, see package prune. One Prune works at a time, and none with a backup or
@@ -21,15 +20,10 @@ func (x *Executor) Prune(ctx context.Context, p prune.Pruning) ([]prune.Pruned, 
 		return nil, err
 	}
 	defer release()
-	pruner := prune.Pruner{Git: x.Git, Chain: x.chain, Trees: x.trees, Artifacts: x.artifacts, LFS: x.LFS, Runs: x.current,
-		Works:  x.works,
+	pruner := prune.Pruner{Git: x.Git, Chain: x.chain, Trees: x.trees, Artifacts: x.artifacts, LFS: x.LFS, Runs: x.Current,
+		Works:  x.runs.has,
 		Forget: x.index.Remove, Hosts: x.hosts, Sweep: x.bases.Sweep, Keep: x.options().Keep, Log: x.Log, At: x.Now()}
 	return pruner.Prune(ctx, p)
-}
-
-// works reports whether something works at a run that may have ended, because it is being sealed.
-func (x *Executor) works(r record.Run) bool {
-	return x.runs.alive(r.Caller, r.ID) != nil
 }
 
 // hosts returns the names of the callers that have a container.

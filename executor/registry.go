@@ -5,6 +5,7 @@ import (
 	"maps"
 	"sync"
 
+	"github.com/ramus-dev/ramus/executor/live"
 	"github.com/ramus-dev/ramus/executor/record"
 )
 
@@ -144,5 +145,44 @@ func (g *registry) lock(ctx context.Context, name string) (release func(), err e
 	case <-ctx.Done():
 		left()
 		return nil, context.Cause(ctx)
+	}
+}
+
+// AtWork is alive, for readers.
+func (g *registry) AtWork(c record.Caller, id string) *live.Run {
+	if l := g.alive(c, id); l != nil {
+		return l.Run.Run
+	}
+	return nil
+}
+
+// AllAtWork is all, for readers.
+func (g *registry) AllAtWork() map[string]*live.Run {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	all := make(map[string]*live.Run, len(g.live))
+	for name, l := range g.live {
+		all[name] = l.Run.Run
+	}
+	return all
+}
+
+// has reports whether a run is there. One that has ended, or waits for a person, is there until its ref has its record.
+func (g *registry) has(r record.Run) bool { return g.alive(r.Caller, r.ID) != nil }
+
+// settled waits while a run that has ended, or that waits for a person, is being written down. Only then can it be taken up again.
+func (g *registry) settled(ctx context.Context, r record.Run) (record.Run, error) {
+	l := g.alive(r.Caller, r.ID)
+	if l == nil {
+		return r, nil
+	}
+	if s := l.Snapshot(); !s.Ended() && s.State != record.StateAwaitingReview {
+		return s, nil
+	}
+	select {
+	case <-l.done:
+		return l.Snapshot(), nil
+	case <-ctx.Done():
+		return r, context.Cause(ctx)
 	}
 }

@@ -89,7 +89,7 @@ func (x *Executor) endWork(ctx context.Context, name string, force bool, by gitd
 	}
 	var open []string
 	callers := make(map[record.Caller]bool)
-	for _, r := range x.current() {
+	for _, r := range x.Current() {
 		if _, with := r.Addition(name); with && r.Repo != name {
 			if err := x.needs(ctx, r, name); err != nil {
 				return err
@@ -100,7 +100,7 @@ func (x *Executor) endWork(ctx context.Context, name string, force bool, by gitd
 		}
 		callers[r.Caller] = true
 		switch {
-		case r.Ended() && !x.works(r):
+		case r.Ended() && !x.runs.has(r):
 		case r.Kind == record.KindConversation:
 			return fmt.Errorf("%w: the task %s has not ended; `ramus task cancel %[2]s` ends it", record.ErrConflict,
 				r.Caller.ID())

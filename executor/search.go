@@ -54,7 +54,7 @@ func (x *Executor) Search(ctx context.Context, q search.Query, whole bool) (sear
 		return search.Answer{}, context.Cause(ctx)
 	}
 	all := make(map[string]record.Run)
-	for _, r := range x.current() {
+	for _, r := range x.Current() {
 		all[r.Name()] = r
 	}
 	a, err := ix.Find(ctx, q, func(name string) (record.Run, bool) { r, ok := all[name]; return r, ok })
@@ -111,7 +111,7 @@ func (x *Executor) keepSearch() {
 
 // searched returns the runs that are searched. Conversations are searched by the runs that they began.
 func (x *Executor) searched() []record.Run {
-	return slices.DeleteFunc(x.current(), record.Run.Passive)
+	return slices.DeleteFunc(x.Current(), record.Run.Passive)
 }
 
 // closeSearch closes the index. No refresh works any more.

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sort"
 	"time"
 
 	"github.com/ramus-dev/ramus/executor/archive"
@@ -165,11 +164,4 @@ func (x *Executor) keepStanding(ctx context.Context, repo *gitd.Repo, ref gitd.H
 		return err
 	}
 	return x.index.Put(r)
-}
-
-// Standing returns the runs of KindConversation, oldest first.
-func (x *Executor) Standing() []record.Run {
-	runs := slices.DeleteFunc(x.index.All(), func(r record.Run) bool { return r.Kind != record.KindConversation })
-	sort.SliceStable(runs, func(i, j int) bool { return newer(runs[j], runs[i]) })
-	return runs
 }

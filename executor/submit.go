@@ -8,7 +8,6 @@ import (
 	"io"
 	"iter"
 	"path"
-	"slices"
 	"strings"
 	"time"
 
@@ -55,7 +54,7 @@ func (x *Executor) Exec(ctx context.Context, r record.Request, stdout, stderr io
 		return record.Result{}, err
 	}
 	if l == nil {
-		return x.result(run, x.Events(ctx, run.Name(), 0, false))
+		return result(run, x.Events(ctx, run.Name(), 0, false))
 	}
 	select {
 	case <-l.done:
@@ -66,7 +65,7 @@ func (x *Executor) Exec(ctx context.Context, r record.Request, stdout, stderr io
 		l.cancel(step.ErrCancelled)
 		<-l.done
 	}
-	return x.result(l.Snapshot(), func(yield func(record.Event, error) bool) {
+	return result(l.Snapshot(), func(yield func(record.Event, error) bool) {
 		for _, e := range l.Journalled() { // the run's ref has them, too
 			if !yield(e, nil) {
 				return
@@ -76,7 +75,7 @@ func (x *Executor) Exec(ctx context.Context, r record.Request, stdout, stderr io
 }
 
 // result returns a command's outcome from its run's events.
-func (x *Executor) result(run record.Run, events iter.Seq2[record.Event, error]) (record.Result, error) {
+func result(run record.Run, events iter.Seq2[record.Event, error]) (record.Result, error) {
 	res := record.Result{Run: run.Name()}
 	for e, err := range events {
 		if err != nil {
@@ -146,7 +145,7 @@ func (x *Executor) submit(ctx context.Context, r record.Request, a *live.Attenda
 			return nil, record.Run{}, err
 		}
 		defer release()
-		if have, known := x.withKey(p.run.Repo, r.Key, p.run.Asker); known {
+		if have, known := x.WithKey(p.run.Repo, r.Key, p.run.Asker); known {
 			return x.join(r, have, a)
 		}
 	}
@@ -242,27 +241,6 @@ func (x *Executor) isOpen() error {
 		return record.ErrClosed
 	}
 	return nil
-}
-
-// home returns a caller's repository and base. Runs that were only requested determine neither, because everybody who
-// may write in a thread can name a base.
-func (x *Executor) home(ctx context.Context, c record.Caller) (*gitd.Repo, string, error) {
-	runs := x.index.OfCaller(c)
-	without := map[string]bool{} // repositories
-	for _, r := range slices.Backward(runs) {
-		if r.Passive() || without[r.Repo] {
-			continue
-		}
-		repo, err := x.Git.Repo(r.Repo)
-		if err != nil {
-			continue // removed since, so another repository may have the caller
-		}
-		if _, err := repo.Resolve(ctx, "refs/heads/"+c.Branch()); err == nil {
-			return repo, r.Base, nil
-		}
-		without[r.Repo] = true
-	}
-	return nil, "", fmt.Errorf("caller %s: %w", c, record.ErrNotFound)
 }
 
 // envNames returns the names in an environment of a request. No record has its values.

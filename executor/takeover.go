@@ -28,12 +28,9 @@ func (p *plan) takeOver(ctx context.Context, r record.Request) error {
 	if p.run.Input == nil {
 		p.run.Input = of.Input
 	}
-	var events []record.Event
-	for e, err := range p.x.Events(ctx, of.Name(), 0, false) {
-		if err != nil {
-			return err
-		}
-		events = append(events, e)
+	events, err := p.x.AllEvents(ctx, of.Name())
+	if err != nil {
+		return err
 	}
 	w, err := p.files.parse(ctx, p.x, p.run.Repo)
 	if err != nil {

@@ -138,7 +138,7 @@ func (x *Executor) keepWarm(c record.Caller, one *warmUp, acquire func(context.C
 func (x *Executor) giveBack(c record.Caller, runs int) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(x.ctx), worktree.Housekeeping)
 	defer cancel()
-	repo, base, err := x.home(ctx, c)
+	repo, base, err := x.HomeRepo(ctx, c)
 	if errors.Is(err, record.ErrNotFound) {
 		return x.Fleet.Remove(ctx, c.String()) // it was removed meanwhile
 	}
