@@ -115,7 +115,7 @@ func (p *plan) drawCaller(ctx context.Context, attempt int) {
 
 // whole returns the target of a caller with its additional repositories, for work on its branches between runs.
 func (x *Executor) whole(ctx context.Context, c record.Caller, repo *gitd.Repo, base string) (*step.Target, error) {
-	t := x.target(c, repo, base)
+	t := x.targets.Of(c, repo, base)
 	with, err := x.planner().Known(ctx, x.index.OfCaller(c), repo.Name())
 	if err != nil {
 		return nil, err

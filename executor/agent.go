@@ -25,7 +25,7 @@ const (
 func (x *Executor) newDialogues() *dialogue.Dialogues {
 	_, served := x.Door["/mcp"]
 	return &dialogue.Dialogues{
-		Context: x.ctx,
+		Context: x.life.ctx,
 		Agents:  func() map[string]agent.Agent { return x.options().Agents },
 		Bounds: func() dialogue.Bounds {
 			o := x.options()
@@ -33,7 +33,7 @@ func (x *Executor) newDialogues() *dialogue.Dialogues {
 		},
 		Fleet:       x.Fleet,
 		Shells:      x.shells,
-		Inspector:   x.inspector,
+		Inspector:   x.viewer.Inspector,
 		Folder:      x.folder,
 		Attachments: x.Attachments,
 		History:     x,
@@ -94,7 +94,7 @@ func (x *Executor) say(ctx context.Context, run string, p record.Prompt) error {
 			return err
 		}
 	}
-	if err := x.isOpen(); err != nil {
+	if err := x.life.err(); err != nil {
 		return err // the next process continues the run
 	}
 	// The prompt may have been journalled before the run ended, and only the answer was lost.

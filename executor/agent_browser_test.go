@@ -86,7 +86,7 @@ func TestAgentBrowser(t *testing.T) {
 				t.Errorf("notes:\n%s", notes)
 			}
 			// The browser ended with the turn.
-			if ports, err := w.x.Ports(t.Context(), caller(t, "conv:surfer")); err != nil || len(ports) != 0 {
+			if ports, err := w.x.Programs.Ports(t.Context(), caller(t, "conv:surfer")); err != nil || len(ports) != 0 {
 				t.Errorf("ports after the turn: %v, %v", ports, err)
 			}
 		})

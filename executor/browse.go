@@ -23,10 +23,10 @@ func (x *Executor) newInspector() *browse.Inspector {
 // TraceViewer returns Playwright's trace viewer, static files that come with the browser's driver. The error is ErrUnavailable if there is no
 // browser.
 func (x *Executor) TraceViewer(context.Context) (fs.FS, error) {
-	return x.viewer.Files(x.ctx) // the next request needs them too, if this one is gone
+	return x.viewer.Files(x.life.ctx) // the next request needs them too, if this one is gone
 }
 
 // newViewer returns the trace viewer of the browser.
 func (x *Executor) newViewer() *browse.Viewer {
-	return &browse.Viewer{Inspector: x.inspector, Dir: filepath.Join(x.Data, "trace-viewer")}
+	return &browse.Viewer{Inspector: x.newInspector(), Dir: filepath.Join(x.Data, "trace-viewer")}
 }

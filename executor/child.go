@@ -103,7 +103,7 @@ func (x *Executor) child(ctx context.Context, parent *liveRun, s workflow.Step) 
 	if err := x.index.Put(r); err != nil {
 		return nil, err
 	}
-	if c.l, err = x.newLive(r, ref, files, x.target(r.Caller, repo, r.Base)); err != nil {
+	if c.l, err = x.newLive(r, ref, files, x.targets.Of(r.Caller, repo, r.Base)); err != nil {
 		return nil, err
 	}
 	c.l.parent = parent

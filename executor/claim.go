@@ -23,7 +23,7 @@ func (x *Executor) Claim(ctx context.Context, r record.Request) (run record.Run,
 
 // claimIdle claims a run at which nothing works.
 func (x *Executor) claimIdle(ctx context.Context, kind record.Kind, r record.Request, rec json.RawMessage) (run record.Run, fresh bool, err error) {
-	if err := x.isOpen(); err != nil {
+	if err := x.life.err(); err != nil {
 		return record.Run{}, false, err
 	}
 	if !record.ValidID(r.Key) || r.Caller.IsZero() {
@@ -90,7 +90,7 @@ func (x *Executor) Settled(ctx context.Context, c record.Caller, id string) (rec
 		case <-time.After(100 * time.Millisecond):
 		case <-ctx.Done():
 			return l.Snapshot(), context.Cause(ctx)
-		case <-x.ctx.Done():
+		case <-x.life.ctx.Done():
 			return l.Snapshot(), record.ErrClosed
 		}
 	}
@@ -99,7 +99,7 @@ func (x *Executor) Settled(ctx context.Context, c record.Caller, id string) (rec
 // Begin gives a claimed run its work and starts it. Only the work, Input, Sub, Of, From, Base and Asker of the request count. A
 // run that has begun already is returned as it is.
 func (x *Executor) Begin(ctx context.Context, run string, r record.Request) (record.Run, error) {
-	if err := x.isOpen(); err != nil {
+	if err := x.life.err(); err != nil {
 		return record.Run{}, err
 	}
 	held, repo, ref, release, err := x.lockIdle(ctx, run)
@@ -238,7 +238,7 @@ func (x *Executor) End(ctx context.Context, run string, e Ending) (record.Run, e
 		release()
 		return l.Snapshot(), nil
 	case <-ctx.Done():
-		x.wg.Go(func() { <-l.done; release() })
+		x.life.wg.Go(func() { <-l.done; release() })
 		return l.Snapshot(), context.Cause(ctx)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"iter"
 	"strings"
 
@@ -322,7 +321,7 @@ func (x *Executor) Rollback(ctx context.Context, caller, to string, by gitd.Pers
 	if err != nil {
 		return "", err
 	}
-	t := x.target(c.Caller, repo, last)
+	t := x.targets.Of(c.Caller, repo, last)
 	release, err := t.Acquire(ctx)
 	if err != nil {
 		return "", err
@@ -343,73 +342,6 @@ func (x *Executor) Rollback(ctx context.Context, caller, to string, by gitd.Pers
 		return "", err
 	}
 	return made, x.shells.Sync(ctx, t)
-}
-
-// Processes returns a caller's background processes.
-func (x *Executor) Processes(ctx context.Context, caller string) ([]containers.CommandState, error) {
-	var list []containers.CommandState
-	err := x.withHost(ctx, caller, func(h *containers.Host) error {
-		commands, err := h.Commands(ctx)
-		for _, c := range commands {
-			if c.Background {
-				list = append(list, c)
-			}
-		}
-		return err
-	})
-	if errors.Is(err, containers.ErrGone) {
-		return nil, nil // no container, no processes
-	}
-	return list, err
-}
-
-// ProcessOutput copies the output of a background process, with follow until the process ends.
-func (x *Executor) ProcessOutput(ctx context.Context, caller, id string, follow bool, stdout, stderr io.Writer) error {
-	stdout, stderr, flush := x.Secrets.Writers(stdout, stderr)
-	defer flush()
-	return x.withHost(ctx, caller, func(h *containers.Host) error {
-		commands, err := h.Commands(ctx)
-		if err != nil {
-			return err
-		}
-		for _, c := range commands {
-			if c.ID != id || !c.Background {
-				continue
-			}
-			if c.Running && !follow {
-				return printed(ctx, h, c, stdout, stderr)
-			}
-			p, err := h.Attach(ctx, id, 0, 0)
-			if err != nil {
-				return err
-			}
-			_, err = p.Output(stdout, stderr)
-			return err
-		}
-		return fmt.Errorf("process %s of %s: %w", id, caller, record.ErrNotFound)
-	})
-}
-
-// StopProcess ends one background process.
-func (x *Executor) StopProcess(ctx context.Context, caller, id string) error {
-	return x.withHost(ctx, caller, func(h *containers.Host) error {
-		if err := h.Kill(ctx, id); errors.Is(err, containers.ErrUnknownCommand) {
-			return fmt.Errorf("process %s of %s: %w", id, caller, record.ErrNotFound)
-		} else if err != nil {
-			return err
-		}
-		return nil
-	})
-}
-
-// withHost calls f with a caller's running container. The error is ErrGone if it has none.
-func (x *Executor) withHost(ctx context.Context, caller string, f func(*containers.Host) error) error {
-	lease, err := x.adopt(ctx, caller)
-	if err != nil {
-		return err
-	}
-	defer lease.Release()
-	return f(lease.Host)
 }
 
 // adopt leases a caller's running container. The error is ErrGone if it has none.
@@ -438,23 +370,4 @@ func (x *Executor) adopt(ctx context.Context, caller string) (*containers.Lease,
 		return nil, fmt.Errorf("%s has no container at the moment: %w", c.Caller, containers.ErrGone)
 	}
 	return lease, nil
-}
-
-// printed copies the output so far of a running process.
-func printed(ctx context.Context, h *containers.Host, c containers.CommandState, stdout, stderr io.Writer) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	left := &countdown{stdout: c.Exit.Stdout, stderr: c.Exit.Stderr, done: cancel}
-	if left.stdout+left.stderr == 0 {
-		return nil
-	}
-	p, err := h.Attach(ctx, c.ID, 0, 0)
-	if err != nil {
-		return err
-	}
-	_, err = p.Output(left.writer(stdout, &left.stdout), left.writer(stderr, &left.stderr))
-	if errors.Is(err, context.Canceled) {
-		return nil
-	}
-	return err
 }

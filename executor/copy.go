@@ -9,7 +9,7 @@ import (
 // Backup makes a snapshot of the data folder while it is in use, see [backup.Maker.Make]. Prune waits meanwhile, and one
 // that is at work is waited for.
 func (x *Executor) Backup(ctx context.Context, r backup.Request) (backup.Snapshot, error) {
-	if err := x.isOpen(); err != nil {
+	if err := x.life.err(); err != nil {
 		return backup.Snapshot{}, err
 	}
 	release, err := x.runs.lock(ctx, pruneLock)
@@ -24,7 +24,7 @@ func (x *Executor) Backup(ctx context.Context, r backup.Request) (backup.Snapsho
 // RotateSecrets seals all secrets with a new key, see [secret.Store.Rotate]. No backup is made meanwhile, which could
 // have the keys of one moment and the secrets of another.
 func (x *Executor) RotateSecrets(ctx context.Context) (int, error) {
-	if err := x.isOpen(); err != nil {
+	if err := x.life.err(); err != nil {
 		return 0, err
 	}
 	release, err := x.runs.lock(ctx, pruneLock)

@@ -24,21 +24,17 @@ import (
 
 // launch registers a run and starts the goroutine that owns it.
 func (x *Executor) launch(l *liveRun, answers map[string]record.Decision) error {
-	x.mu.Lock()
-	if x.closed {
-		x.mu.Unlock()
+	if !x.life.enter() {
 		l.end()
 		return record.ErrClosed
 	}
-	x.wg.Add(1)
-	x.mu.Unlock()
 	if !x.runs.launch(l) {
-		x.wg.Done()
+		x.life.leave()
 		l.end()
 		return fmt.Errorf("%s: %w: it is at work", l.Initial.Name(), record.ErrConflict)
 	}
 	go func() {
-		defer x.wg.Done()
+		defer x.life.leave()
 		x.drive(l, answers)
 	}()
 	return nil
@@ -82,7 +78,7 @@ func (l *liveRun) turn(ctx context.Context) (release func(), err error) {
 		return l.held, nil
 	}
 	if len(record.OpenSteps(l.Journalled())) > 0 {
-		ctx = l.x.ctx // had its turn before the restart of the server, so its command must be ended even if the run was stopped
+		ctx = l.x.life.ctx // had its turn before the restart of the server, so its command must be ended even if the run was stopped
 	}
 	leave, err := l.groupTurn(ctx)
 	if err != nil {
@@ -265,7 +261,7 @@ func (x *Executor) settle(ctx context.Context, l *liveRun, output map[string]any
 		x.Log.Error("cannot seal a run; it is tried again until it can be", "run", name, "err", jerr)
 		// Until it is sealed, only its liveRun has its result or its question.
 		unsealed = true
-		x.wg.Go(func() { x.sealLater(l, x.tuning.sealEvery) })
+		x.life.wg.Go(func() { x.sealLater(l, x.tuning.sealEvery) })
 		return
 	}
 	x.sealed(l)
@@ -278,7 +274,7 @@ func (x *Executor) sealLater(l *liveRun, first time.Duration) {
 	defer timer.Stop()
 	for {
 		select {
-		case <-x.ctx.Done():
+		case <-x.life.ctx.Done():
 			return // the next process finds its journal in live/
 		case <-timer.C:
 		}
@@ -299,11 +295,11 @@ func (x *Executor) sealOnly(l *liveRun) {
 	x.runs.add(l)
 	l.end()
 	close(l.done)
-	x.wg.Go(func() { x.sealLater(l, 0) })
+	x.life.wg.Go(func() { x.sealLater(l, 0) })
 }
 
 func (x *Executor) sealAgain(l *liveRun) error {
-	ctx, cancel := context.WithTimeout(x.ctx, worktree.Housekeeping)
+	ctx, cancel := context.WithTimeout(x.life.ctx, worktree.Housekeeping)
 	defer cancel()
 	r := l.Snapshot()
 	events, err := l.Reopen()
@@ -465,9 +461,9 @@ func (x *Executor) reopen(ctx context.Context, r record.Run) (*liveRun, error) {
 		return nil, err
 	}
 	// A request needs no container, and may be in another repository than the caller's branch.
-	t := x.steps.NewTarget(kept.Caller, repo, kept.Base)
+	t := x.targets.Runner.NewTarget(kept.Caller, repo, kept.Base)
 	if kept.Kind != record.KindRequest {
-		t = x.target(kept.Caller, repo, kept.Base)
+		t = x.targets.Of(kept.Caller, repo, kept.Base)
 		if err := t.Include(kept.With); err != nil {
 			return nil, err
 		}

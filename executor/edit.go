@@ -48,7 +48,7 @@ func (x *Executor) edit(ctx context.Context, e Edit) (gitd.Hash, error) {
 	if err != nil {
 		return "", err
 	}
-	t := x.target(c.Caller, repo, last)
+	t := x.targets.Of(c.Caller, repo, last)
 	waiting, cancel := context.WithTimeoutCause(ctx, editWait,
 		fmt.Errorf("%w: a command or an agent works on it; try again when that has ended", record.ErrConflict))
 	defer cancel()

@@ -9,18 +9,16 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"sync"
 	"sync/atomic"
 	"time"
-	"weak"
 
 	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/executor/agent"
 	"github.com/ramus-dev/ramus/executor/archive"
+	"github.com/ramus-dev/ramus/executor/background"
 	"github.com/ramus-dev/ramus/executor/browse"
 	"github.com/ramus-dev/ramus/executor/deps"
 	"github.com/ramus-dev/ramus/executor/dialogue"
-	"github.com/ramus-dev/ramus/executor/images"
 	"github.com/ramus-dev/ramus/executor/index"
 	"github.com/ramus-dev/ramus/executor/lfs"
 	"github.com/ramus-dev/ramus/executor/live"
@@ -29,6 +27,7 @@ import (
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/executor/runs"
 	"github.com/ramus-dev/ramus/executor/seal"
+	"github.com/ramus-dev/ramus/executor/search"
 	"github.com/ramus-dev/ramus/executor/secret"
 	"github.com/ramus-dev/ramus/executor/services"
 	"github.com/ramus-dev/ramus/executor/settings"
@@ -131,41 +130,36 @@ type Executor struct {
 	Log         *slog.Logger
 	Now         func() time.Time
 
-	*runs.Reader // of the runs of all callers
+	*runs.Reader // of the runs of all callers; made by Open
 
-	ctx       context.Context // ends with cause ErrClosed
-	close     context.CancelCauseFunc
-	wg        sync.WaitGroup // the runs' goroutines
+	// The parts of an open executor. Open makes them.
+
+	// Search finds words in runs.
+	Search *search.Searcher
+	// Programs reaches the programs in the containers of callers.
+	Programs *background.Programs
+
+	life      lifetime
 	warming   warmUps
 	tuning    tuning
 	index     *index.Index
 	folder    *live.Folder
 	artifacts *store.Store
-	inspector *browse.Inspector
 	viewer    *browse.Viewer
 	archive   *archive.Archive
 	chain     *seal.Chain
-	steps     *step.Runner
+	targets   step.Targets
 	runs      registry
 	book      quota.Book
 	shells    *shell.Shells
 	dialogues *dialogue.Dialogues
-	outcomes  outcomes
-	searching searching
+	tally     tally
 	applied   atomic.Pointer[Options] // nil until the first Apply
 
-	commands, commits       atomic.Int64
-	checksRun, checksReused atomic.Int64
-	trees                   *worktree.Store
-	deps                    *deps.Cache
-	bases                   *upstream.Bases
-	services                *services.Starter
-	builder                 *images.Builder
-
-	mu      sync.Mutex // guards all below
-	closed  bool
-	targets map[record.Caller]weak.Pointer[step.Target]
-	ports   map[*portConn]struct{}
+	trees    *worktree.Store
+	deps     *deps.Cache
+	bases    *upstream.Bases
+	services *services.Starter
 }
 
 // tuning has times and bounds that tests change.
@@ -207,9 +201,7 @@ func (x *Executor) Open(ctx context.Context) error {
 		x.Settings = new(settings.Reader)
 		x.Settings.SetBounds(x.bounds())
 	}
-	x.ctx, x.close = context.WithCancelCause(context.WithoutCancel(ctx))
-	x.targets = make(map[record.Caller]weak.Pointer[step.Target])
-	x.ports = make(map[*portConn]struct{})
+	x.life.begin(ctx)
 	x.folder = &live.Folder{Dir: filepath.Join(x.Data, "live"), Secrets: x.Secrets, Now: x.Now}
 	if err := os.MkdirAll(x.folder.Dir, 0o700); err != nil {
 		return fmt.Errorf("cannot open the data folder: %w", err)
@@ -227,30 +219,30 @@ func (x *Executor) Open(ctx context.Context) error {
 	if err := x.openIndex(ctx); err != nil {
 		return err
 	}
-	x.Reader = &runs.Reader{Context: x.ctx, Git: x.Git, Fleet: x.Fleet, Index: x.index, Folder: x.folder, Artifacts: x.artifacts,
+	x.Reader = &runs.Reader{Context: x.life.ctx, Git: x.Git, Fleet: x.Fleet, Index: x.index, Folder: x.folder, Artifacts: x.artifacts,
 		Live: &x.runs}
+	x.Search = &search.Searcher{Context: x.life.ctx, Go: x.life.do, Path: filepath.Join(x.Data, "search.db"), Runs: x.Reader, Log: x.Log}
+	x.Programs = &background.Programs{Adopt: x.adopt, Secrets: x.Secrets}
 	if err := x.openTrees(); err != nil {
 		return errors.Join(err, x.index.Close())
 	}
 	x.Fleet.Ending = x.keep
 	x.bases = x.newBases()
 	x.services = x.newStarter()
-	x.services.Open(x.ctx)
-	x.builder = x.newBuilder()
-	x.inspector = x.newInspector()
+	x.services.Open(x.life.ctx)
 	x.viewer = x.newViewer()
 	x.archive = x.newArchive()
-	x.shells = &shell.Shells{Context: x.ctx, Fleet: x.Fleet, Quiet: x.tuning.quiet, Secrets: x.Secrets, Log: x.Log, Now: x.Now}
+	x.shells = &shell.Shells{Context: x.life.ctx, Fleet: x.Fleet, Quiet: x.tuning.quiet, Secrets: x.Secrets, Log: x.Log, Now: x.Now}
 	x.dialogues = x.newDialogues()
-	x.steps = x.newRunner()
+	x.targets.Runner = x.newRunner()
 	if err := x.Fleet.Open(ctx); err != nil {
-		x.close(record.ErrClosed)
-		x.wg.Wait()
+		x.life.end()
+		x.life.wg.Wait()
 		x.services.Close()
 		x.trees.Close()
 		return errors.Join(err, x.index.Close())
 	}
-	if err := errors.Join(x.resumeAll(ctx), x.bases.Open(x.ctx)); err != nil {
+	if err := errors.Join(x.resumeAll(ctx), x.bases.Open(x.life.ctx)); err != nil {
 		return errors.Join(err, x.Close(ctx, true))
 	}
 	return nil
@@ -265,7 +257,7 @@ func (x *Executor) openTrees() error {
 		Identity:  worktree.Identity{Bot: x.Bot},
 		Secrets:   x.Secrets,
 		Layers:    x.tuning.layers,
-		Find:      x.findTree,
+		Find:      x.targets.Tree,
 		Log:       x.Log,
 		Now:       x.Now,
 	}
@@ -280,7 +272,7 @@ func (x *Executor) openTrees() error {
 		Egress: x.egress,
 		Log:    x.Log,
 	}
-	return x.trees.Open(x.ctx)
+	return x.trees.Open(x.life.ctx)
 }
 
 // newBases returns the bases of the server's repositories.
@@ -317,8 +309,8 @@ func (x *Executor) newBases() *upstream.Bases {
 // newArchive returns the archive of the runs of all repositories.
 func (x *Executor) newArchive() *archive.Archive {
 	return &archive.Archive{
-		Context:  x.ctx,
-		Go:       x.wg.Go,
+		Context:  x.life.ctx,
+		Go:       x.life.wg.Go,
 		Git:      x.Git,
 		Folder:   x.folder,
 		Store:    x.artifacts,
@@ -339,7 +331,7 @@ func (x *Executor) Bases() *upstream.Bases { return x.bases }
 
 // Warm fetches the dependencies of a commit of a base into the cache, see [deps.Cache.Warm]. progress may be nil.
 func (x *Executor) Warm(ctx context.Context, name string, commit gitd.Hash, progress io.Writer) error {
-	if err := x.isOpen(); err != nil {
+	if err := x.life.err(); err != nil {
 		return err
 	}
 	if progress == nil {
@@ -418,21 +410,21 @@ func (x *Executor) openIndex(ctx context.Context) (err error) {
 	return err
 }
 
+// Reindex rebuilds the index from refs alone.
+func (x *Executor) Reindex(ctx context.Context) (int, error) {
+	return x.index.Rebuild(func() ([]record.Run, error) { return index.ReadRuns(ctx, x.Git) })
+}
+
 // Close stops taking work. It does not end runs. They continue at the next Open. Containers are left for the next
 // process if keep is set.
 func (x *Executor) Close(ctx context.Context, keep bool) error {
-	x.mu.Lock()
-	closed := x.closed
-	x.closed = true
-	x.mu.Unlock()
-	if closed {
+	if !x.life.end() {
 		return nil
 	}
-	x.close(record.ErrClosed)
-	x.hangUpPorts()
+	x.Programs.Close()
 	ended := make(chan struct{})
 	go func() {
-		x.wg.Wait()
+		x.life.wg.Wait()
 		x.services.Close()
 		x.bases.Close()
 		x.trees.Close()
@@ -446,39 +438,5 @@ func (x *Executor) Close(ctx context.Context, keep bool) error {
 	}
 	err = errors.Join(err, x.Fleet.Close(ctx, keep))
 	<-ended // with the fleet closed every container's connection is, and nothing can hang on one
-	return errors.Join(err, x.closeSearch(), x.index.Close())
-}
-
-// Stats are the numbers of /metrics and /health.
-type Stats struct {
-	Runs     map[record.State]int `json:"runs"` // since the start, by present state; at work, waiting for a person, or ended
-	Commands int64                `json:"commands"`
-	Commits  int64                `json:"commits"`
-	Queue    int                  `json:"queue"`
-	Hosts    map[string]int       `json:"hosts"`    // by state
-	Capacity int                  `json:"capacity"` // of all containers at once
-	// EngineAway is set until the container engine has answered for the first time.
-	EngineAway bool `json:"engine_away,omitempty"`
-	// Bound are the containers that got their work tree from outside, Snapshots the commits made from outside, of which Hashed
-	// files were read. Portable counts by reason the work that was left to git in containers. Layers were made since start.
-	// Mounted and Unpacked are the dependencies that containers got from the cache, an ecosystem each. Salvaged are lost
-	// containers of which something was kept.
-	Bound     int64            `json:"bound"`
-	Snapshots int64            `json:"snapshots"`
-	Hashed    int64            `json:"hashed"`
-	Portable  map[string]int64 `json:"portable,omitempty"`
-	Layers    int64            `json:"layers"`
-	// WarmUps are the containers that were woken while somebody typed.
-	WarmUps WarmUps `json:"warm_ups"`
-	// ChecksRun are the checks that ran, ChecksReused those whose results were known.
-	ChecksRun    int64 `json:"checks_run"`
-	ChecksReused int64 `json:"checks_reused"`
-	// BranchLayers were made since start, of branches that differ much from their base.
-	BranchLayers int64 `json:"branch_layers"`
-	Mounted      int64 `json:"mounted"`
-	Unpacked     int64 `json:"unpacked"`
-	Salvaged     int64 `json:"salvaged"`
-	// Cleared are the deleted folders of containers that are gone, Clearing those that are still to be deleted.
-	Cleared  int64 `json:"cleared"`
-	Clearing int64 `json:"clearing"`
+	return errors.Join(err, x.Search.Close(), x.index.Close())
 }

@@ -35,7 +35,7 @@ func (x *Executor) SetPatience(patience, person time.Duration) {
 
 // Touch makes an empty file in the work tree of a caller's container.
 func (x *Executor) Touch(ctx context.Context, caller, name string) error {
-	return x.withHost(ctx, caller, func(h *containers.Host) error {
+	return x.Programs.WithHost(ctx, caller, func(h *containers.Host) error {
 		files, err := h.Files(ctx)
 		if err != nil {
 			return err
@@ -100,11 +100,7 @@ func (x *Executor) InApart(ctx context.Context, name string, commit gitd.Hash, l
 }
 
 // Targets returns the number of callers whose target the executor knows.
-func (x *Executor) Targets() int {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return len(x.targets)
-}
+func (x *Executor) Targets() int { return x.targets.Len() }
 
 // SetQuiet sets how long a terminal must be quiet for its changes to be committed.
 func (x *Executor) SetQuiet(d time.Duration) { x.tuning.quiet = d }
@@ -118,7 +114,7 @@ func (x *Executor) TakeTurn(ctx context.Context, c record.Caller) (func(), error
 	if err != nil {
 		return nil, err
 	}
-	t := x.target(c, repo, base)
+	t := x.targets.Of(c, repo, base)
 	free, err := t.Acquire(ctx)
 	return func() { free(); runtime.KeepAlive(t) }, err
 }

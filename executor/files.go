@@ -33,7 +33,7 @@ func (x *Executor) ServeFiles(ctx context.Context, c record.Caller, by gitd.Pers
 	defer lease.Release()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(x.ctx, cancel)()
+	defer context.AfterFunc(x.life.ctx, cancel)()
 	files, err := lease.Host.FilesConn(ctx)
 	if err != nil {
 		return fmt.Errorf("cannot open the files of %s: %w", c, err)
@@ -89,7 +89,7 @@ func (x *Executor) awake(ctx context.Context, c record.Caller, by gitd.Person) (
 	if err != nil {
 		return nil, nil, err
 	}
-	t := x.target(c, repo, base)
+	t := x.targets.Of(c, repo, base)
 	lease, err := x.Fleet.Adopt(ctx, t.Request("", by, nil))
 	if err != nil && !errors.Is(err, containers.ErrGone) {
 		return nil, nil, err
@@ -109,12 +109,12 @@ func (x *Executor) awake(ctx context.Context, c record.Caller, by gitd.Person) (
 
 // commitFiles commits the work tree of a container as a person's.
 func (x *Executor) commitFiles(t *step.Target, lease *containers.Lease, by gitd.Person) error {
-	h, own, free, err := t.Interject(x.ctx)
+	h, own, free, err := t.Interject(x.life.ctx)
 	if err != nil {
 		return err
 	}
 	defer free()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(x.ctx), worktree.Housekeeping)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(x.life.ctx), worktree.Housekeeping)
 	defer cancel()
 	if own {
 		tip, err := t.Tip(ctx)

@@ -34,7 +34,7 @@ func checkGroup(name string) error {
 func (x *Executor) cancelPrevious(ctx context.Context, like record.Run, permit func(record.Run, string) error) error {
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cancel(nil)
-	defer context.AfterFunc(x.ctx, func() { cancel(record.ErrClosed) })()
+	defer context.AfterFunc(x.life.ctx, func() { cancel(record.ErrClosed) })()
 	runs, err := x.Runs(ctx, record.Filter{Repo: like.Repo, Live: true, Max: 10000})
 	if err != nil {
 		return err

@@ -44,11 +44,11 @@ func (x *Executor) newLive(r record.Run, ref gitd.Hash, files runFiles, t *step.
 	if err != nil {
 		return nil, err
 	}
-	l := &liveRun{Run: &step.Run{Run: run, Runner: x.steps, Target: t}, x: x, files: files,
+	l := &liveRun{Run: &step.Run{Run: run, Runner: x.targets.Runner, Target: t}, x: x, files: files,
 		entry: x.archive.Entry(run, t.Repo, ref), done: make(chan struct{})}
 	l.Owner = l
 	l.dialogue = x.dialogues.New(l.Run, l)
-	l.ctx, l.cancel = context.WithCancelCause(x.ctx)
+	l.ctx, l.cancel = context.WithCancelCause(x.life.ctx)
 	l.Checks = l.NewChecks()
 	if r.Kind == record.KindTerminal {
 		l.terminal = x.shells.Add(l.Run, l.done)

@@ -27,7 +27,7 @@ func (w *world) serve(name, line string, ports ...int) {
 	ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
 	defer cancel()
 	for {
-		open, err := w.x.Ports(ctx, caller(w.t, name))
+		open, err := w.x.Programs.Ports(ctx, caller(w.t, name))
 		if err != nil {
 			w.t.Fatalf("ports: %v, %v", open, err)
 		}
@@ -59,13 +59,13 @@ func TestPorts(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	x, c := w.x, caller(t, "run:app")
-	if _, err := x.Ports(t.Context(), c); !errors.Is(err, record.ErrNotFound) {
+	if _, err := x.Programs.Ports(t.Context(), c); !errors.Is(err, record.ErrNotFound) {
 		t.Errorf("ports of nobody: %v", err)
 	}
 	w.exec("run:app", "true")
 	w.serve("run:app", "python3 -m http.server --bind 127.0.0.1 8123 & exec python3 -m http.server --bind ::1 8124", 8123, 8124)
 	for _, port := range []int{8123, 8124} {
-		conn, err := x.DialPort(t.Context(), c, port)
+		conn, err := x.Programs.DialPort(t.Context(), c, port)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -76,19 +76,19 @@ func TestPorts(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if _, err := x.DialPort(t.Context(), c, 8125); !errors.Is(err, executor.ErrNoPort) {
+	if _, err := x.Programs.DialPort(t.Context(), c, 8125); !errors.Is(err, executor.ErrNoPort) {
 		t.Errorf("a port that nothing listens at: %v", err)
 	}
-	if _, err := x.DialPort(t.Context(), c, 7070); err == nil || errors.Is(err, executor.ErrNoPort) {
+	if _, err := x.Programs.DialPort(t.Context(), c, 7070); err == nil || errors.Is(err, executor.ErrNoPort) {
 		t.Errorf("the door's port: %v", err)
 	}
 	for _, port := range []int{0, -1, 65536} {
-		if _, err := x.DialPort(t.Context(), c, port); !errors.Is(err, record.ErrInvalid) {
+		if _, err := x.Programs.DialPort(t.Context(), c, port); !errors.Is(err, record.ErrInvalid) {
 			t.Errorf("port %d: %v", port, err)
 		}
 	}
 	// The connections to a removed container end, and nothing makes another container.
-	conn, err := x.DialPort(t.Context(), c, 8123)
+	conn, err := x.Programs.DialPort(t.Context(), c, 8123)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,10 +99,10 @@ func TestPorts(t *testing.T) {
 	if n, err := conn.Read(make([]byte, 1)); err == nil {
 		t.Errorf("%d bytes come from a container that is gone", n)
 	}
-	if _, err := x.Ports(t.Context(), c); !errors.Is(err, executor.ErrGone) {
+	if _, err := x.Programs.Ports(t.Context(), c); !errors.Is(err, executor.ErrGone) {
 		t.Errorf("ports of a container that is gone: %v", err)
 	}
-	if _, err := x.DialPort(t.Context(), c, 8123); !errors.Is(err, executor.ErrGone) {
+	if _, err := x.Programs.DialPort(t.Context(), c, 8123); !errors.Is(err, executor.ErrGone) {
 		t.Errorf("a port of a container that is gone: %v", err)
 	}
 }
@@ -114,15 +114,15 @@ func TestPortsStayAwake(t *testing.T) {
 	w := newWorld(t, func(x *executor.Executor) { x.Fleet.Capacity = 1 })
 	w.exec("run:app", "true")
 	w.serve("run:app", "exec python3 -m http.server --bind 127.0.0.1 8123", 8123)
-	conn, err := w.x.DialPort(t.Context(), caller(t, "run:app"), 8123)
+	conn, err := w.x.Programs.DialPort(t.Context(), caller(t, "run:app"), 8123)
 	if err != nil {
 		t.Fatal(err)
 	}
-	processes, err := w.x.Processes(t.Context(), "run:app")
+	processes, err := w.x.Programs.Processes(t.Context(), "run:app")
 	if err != nil || len(processes) != 1 {
 		t.Fatalf("%v, %v", processes, err)
 	}
-	if err := w.x.StopProcess(t.Context(), "run:app", processes[0].ID); err != nil {
+	if err := w.x.Programs.StopProcess(t.Context(), "run:app", processes[0].ID); err != nil {
 		t.Fatal(err)
 	}
 	// Nothing runs in the container any more, and another caller waits for its place.
@@ -139,7 +139,7 @@ func TestPortsStayAwake(t *testing.T) {
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
-	if _, err := w.x.Ports(t.Context(), caller(t, "run:app")); err != nil {
+	if _, err := w.x.Programs.Ports(t.Context(), caller(t, "run:app")); err != nil {
 		t.Errorf("while the connection is open: %v", err)
 	}
 	if err := conn.Close(); err != nil {
@@ -155,7 +155,7 @@ func TestCloseEndsConnections(t *testing.T) {
 	w := newWorld(t, nil)
 	w.exec("run:app", "true")
 	w.serve("run:app", "exec python3 -m http.server --bind 127.0.0.1 8123", 8123)
-	conn, err := w.x.DialPort(t.Context(), caller(t, "run:app"), 8123)
+	conn, err := w.x.Programs.DialPort(t.Context(), caller(t, "run:app"), 8123)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,7 +166,7 @@ func TestCloseEndsConnections(t *testing.T) {
 	if err := conn.Close(); err != nil {
 		t.Error(err)
 	}
-	if _, err := w.x.DialPort(t.Context(), caller(t, "run:app"), 8123); err == nil {
+	if _, err := w.x.Programs.DialPort(t.Context(), caller(t, "run:app"), 8123); err == nil {
 		t.Error("a closed executor connects")
 	}
 	w.start()

@@ -9,7 +9,7 @@ import (
 // Prune removes the things that are not kept, see package prune. One Prune works at a time, and none with a backup or
 // with [Executor.RotateSecrets].
 func (x *Executor) Prune(ctx context.Context, p prune.Pruning) ([]prune.Pruned, error) {
-	if err := x.isOpen(); err != nil {
+	if err := x.life.err(); err != nil {
 		return nil, err
 	}
 	if err := p.Check(); err != nil {
@@ -29,7 +29,7 @@ func (x *Executor) Prune(ctx context.Context, p prune.Pruning) ([]prune.Pruned, 
 // hosts returns the names of the callers that have a container.
 func (x *Executor) hosts() []string {
 	var names []string
-	for _, h := range x.Fleet.List(x.ctx) {
+	for _, h := range x.Fleet.List(x.life.ctx) {
 		names = append(names, h.Key)
 	}
 	return names

@@ -72,8 +72,8 @@ func (g *registry) all() map[string]*liveRun {
 	return maps.Clone(g.live)
 }
 
-// tally counts a run that has ended, or waits for a person.
-func (g *registry) tally(r record.Run) {
+// countEnd counts a run that has ended, or waits for a person.
+func (g *registry) countEnd(r record.Run) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if r.Ended() {

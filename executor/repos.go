@@ -81,7 +81,7 @@ func (x *Executor) RenameRepo(ctx context.Context, name, to string, by gitd.Pers
 
 // endWork ends the work in a repository, or returns [record.ErrConflict] with the names of runs that have not ended.
 func (x *Executor) endWork(ctx context.Context, name string, force bool, by gitd.Person) error {
-	if err := x.isOpen(); err != nil {
+	if err := x.life.err(); err != nil {
 		return err
 	}
 	if _, err := x.Git.Repo(name); err != nil {

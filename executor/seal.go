@@ -40,7 +40,7 @@ type Verification struct {
 // Verify compares the runs of a repository with the chain of their seals, and their files with their manifests. It reads
 // all of them. What is wrong is in the report, and an error means that the check was not possible.
 func (x *Executor) Verify(ctx context.Context, v Verification) (seal.Report, error) {
-	if err := x.isOpen(); err != nil {
+	if err := x.life.err(); err != nil {
 		return seal.Report{}, err
 	}
 	if len(x.chain.Signers()) == 0 {

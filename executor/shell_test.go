@@ -26,7 +26,7 @@ func OpenShell(t *testing.T, x *Executor, c record.Caller, repo string) tasks.Sh
 	if err := r.Update(ctx, gitd.RefUpdate{Name: "refs/heads/" + c.Branch(), New: base, Old: &none}); err != nil {
 		t.Fatal(err)
 	}
-	l, err := x.newLive(record.Run{ID: "shell", Caller: c, Repo: repo, Base: "main"}, "", runFiles{}, x.target(c, r, "main"))
+	l, err := x.newLive(record.Run{ID: "shell", Caller: c, Repo: repo, Base: "main"}, "", runFiles{}, x.targets.Of(c, r, "main"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -56,7 +56,7 @@ func (x *Executor) Amend(ctx context.Context, run string, was int64, a Amendment
 }
 
 func (x *Executor) amend(ctx context.Context, run string, was int64, a Amendment) (record.Run, error) {
-	if err := x.isOpen(); err != nil {
+	if err := x.life.err(); err != nil {
 		return record.Run{}, err
 	}
 	_, repo, ref, release, err := x.lockIdle(ctx, run)

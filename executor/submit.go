@@ -114,7 +114,7 @@ func (e *RunError) Error() string {
 // submit plans, claims and launches a run. With an attendance the run ends when nobody attends it any more. The liveRun is nil if
 // the request's key was claimed before and nothing works at that run.
 func (x *Executor) submit(ctx context.Context, r record.Request, a *live.Attendance) (*liveRun, record.Run, error) {
-	if err := x.isOpen(); err != nil {
+	if err := x.life.err(); err != nil {
 		return nil, record.Run{}, err
 	}
 	if len(r.With) > 0 && !r.Caller.IsZero() && r.Terminal == nil {
@@ -205,7 +205,7 @@ func (x *Executor) start(p *plan, ref gitd.Hash, a *live.Attendance) (*liveRun, 
 	if err := x.index.Put(p.run); err != nil {
 		return nil, record.Run{}, err
 	}
-	t := x.target(p.run.Caller, p.repo, p.run.Base)
+	t := x.targets.Of(p.run.Caller, p.repo, p.run.Base)
 	if err := t.Include(p.run.With); err != nil {
 		return nil, record.Run{}, err
 	}
@@ -232,15 +232,6 @@ func (x *Executor) start(p *plan, ref gitd.Hash, a *live.Attendance) (*liveRun, 
 		return nil, record.Run{}, err
 	}
 	return l, l.Snapshot(), nil
-}
-
-func (x *Executor) isOpen() error {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if x.closed {
-		return record.ErrClosed
-	}
-	return nil
 }
 
 // envNames returns the names in an environment of a request. No record has its values.

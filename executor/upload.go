@@ -113,7 +113,7 @@ func (x *Executor) waitingUpload(ctx context.Context, c record.Caller) (context.
 		fmt.Errorf("%s had no time for it within %v; try again when its run has ended: %w",
 			c, x.tuning.turn, record.ErrConflict))
 	ctx, stop := context.WithCancelCause(ctx)
-	unhook := context.AfterFunc(x.ctx, func() { stop(record.ErrClosed) })
+	unhook := context.AfterFunc(x.life.ctx, func() { stop(record.ErrClosed) })
 	return ctx, func() {
 		unhook()
 		stop(nil)
@@ -140,7 +140,7 @@ func (x *Executor) placeUpload(ctx context.Context, t *step.Target, lease *conta
 	defer cancel()
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	defer context.AfterFunc(x.ctx, func() { stop(record.ErrClosed) })()
+	defer context.AfterFunc(x.life.ctx, func() { stop(record.ErrClosed) })()
 	return u.Place(ctx, x.placeOf(t, lease, at, tip))
 }
 

@@ -79,7 +79,7 @@ func (w *warmUps) begin(x *Executor, c record.Caller, by gitd.Person, acquire fu
 			mine++
 		}
 	}
-	if x.ctx.Err() != nil || mine >= warmPerPerson || x.Fleet.Room() == 0 {
+	if x.life.ctx.Err() != nil || mine >= warmPerPerson || x.Fleet.Room() == 0 {
 		w.refused.Add(1)
 		return false
 	}
@@ -89,8 +89,8 @@ func (w *warmUps) begin(x *Executor, c record.Caller, by gitd.Person, acquire fu
 	one := &warmUp{person: personOf(by), life: cmp.Or(x.tuning.warm, warmFor), again: make(chan struct{}, 1)}
 	w.by[c] = one
 	w.begun.Add(1)
-	x.wg.Go(func() {
-		if err := x.keepWarm(c, one, acquire); err != nil && x.ctx.Err() == nil {
+	x.life.wg.Go(func() {
+		if err := x.keepWarm(c, one, acquire); err != nil && x.life.ctx.Err() == nil {
 			x.Log.Warn("cannot keep a container for somebody who types", "caller", c.String(), "err", err)
 		}
 		w.mu.Lock()
@@ -105,7 +105,7 @@ func personOf(by gitd.Person) string { return by.ID + " " + by.Email }
 
 // keepWarm holds the container of a caller until a run uses it or the time is over.
 func (x *Executor) keepWarm(c record.Caller, one *warmUp, acquire func(context.Context) (*containers.Lease, error)) error {
-	ctx, cancel := context.WithTimeout(x.ctx, warmMost)
+	ctx, cancel := context.WithTimeout(x.life.ctx, warmMost)
 	defer cancel()
 	runs := len(x.index.OfCaller(c))
 	lease, err := acquire(ctx)
@@ -127,7 +127,7 @@ func (x *Executor) keepWarm(c record.Caller, one *warmUp, acquire func(context.C
 	lease.Release()
 	if x.warming.forget(c) { // no run can get it any more
 		x.warming.givenBack.Add(1)
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(x.ctx), worktree.Housekeeping)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(x.life.ctx), worktree.Housekeeping)
 		defer cancel()
 		return x.Fleet.Remove(ctx, c.String())
 	}
@@ -136,7 +136,7 @@ func (x *Executor) keepWarm(c record.Caller, one *warmUp, acquire func(context.C
 
 // giveBack removes the container of a caller that had so many runs before it was woken, if nothing has used it since.
 func (x *Executor) giveBack(c record.Caller, runs int) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(x.ctx), worktree.Housekeeping)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(x.life.ctx), worktree.Housekeeping)
 	defer cancel()
 	repo, base, err := x.HomeRepo(ctx, c)
 	if errors.Is(err, record.ErrNotFound) {
@@ -146,9 +146,9 @@ func (x *Executor) giveBack(c record.Caller, runs int) error {
 		return err
 	}
 	// A closing executor does not wait for a run at work, which keeps its turn.
-	waiting, stop := context.WithTimeout(x.ctx, worktree.Housekeeping)
+	waiting, stop := context.WithTimeout(x.life.ctx, worktree.Housekeeping)
 	defer stop()
-	release, err := x.target(c, repo, base).Acquire(waiting)
+	release, err := x.targets.Of(c, repo, base).Acquire(waiting)
 	if errors.Is(err, record.ErrClosed) {
 		x.warming.taken.Add(1)
 		return nil
@@ -183,7 +183,7 @@ func (x *Executor) Expect(ctx context.Context, name string, by gitd.Person) erro
 	if err != nil {
 		return err
 	}
-	x.Fleet.Expect(x.steps.NewTarget(record.Caller{}, repo, base).Request("", by, nil))
+	x.Fleet.Expect(x.targets.Runner.NewTarget(record.Caller{}, repo, base).Request("", by, nil))
 	if x.Fleet.Keeper == nil {
 		return nil
 	}
@@ -221,7 +221,7 @@ func (x *Executor) bindExpected(ctx context.Context, c record.Caller, repo *gitd
 	if err := x.MakeLayer(ctx, repo.Name(), base); err != nil && !errors.Is(err, gitd.ErrNotFound) {
 		return nil, err
 	}
-	t := x.target(c, repo, base)
+	t := x.targets.Of(c, repo, base)
 	release, err := t.Acquire(ctx)
 	if err != nil {
 		return nil, err

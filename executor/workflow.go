@@ -81,7 +81,7 @@ func (l *liveRun) workflow(ctx context.Context, answers map[string]record.Decisi
 
 // leave removes the run's container if it may be of another image than the usual one. Later work of the caller gets the usual one.
 func (c *conductor) leave(ctx context.Context) {
-	if !c.images || c.l.x.ctx.Err() != nil {
+	if !c.images || c.l.x.life.ctx.Err() != nil {
 		return
 	}
 	if err := c.l.x.Fleet.Remove(context.WithoutCancel(ctx), c.l.Target.Caller.String()); err != nil {
@@ -426,7 +426,7 @@ func (l *liveRun) targetOf(s workflow.Step) (*step.Target, error) {
 	if err != nil {
 		return nil, err
 	}
-	return l.x.target(c, l.Target.Repo, l.Initial.Base), nil
+	return l.x.targets.Of(c, l.Target.Repo, l.Initial.Base), nil
 }
 
 // fork gives a fan-out line a branch of its own, which begins at the run's.

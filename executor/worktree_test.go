@@ -452,7 +452,7 @@ func TestBackground(t *testing.T) {
 	if err != nil || res.ExitCode != 0 {
 		t.Fatalf("%+v, %v", res, err)
 	}
-	list, err := w.x.Processes(t.Context(), "run:bg")
+	list, err := w.x.Programs.Processes(t.Context(), "run:bg")
 	if err != nil || len(list) != 1 || !list[0].Running {
 		t.Fatalf("%+v, %v", list, err)
 	}
@@ -460,7 +460,7 @@ func TestBackground(t *testing.T) {
 	soon := time.Now().Add(time.Minute)
 	var out strings.Builder
 	for out.Len() == 0 && time.Now().Before(soon) {
-		if err := w.x.ProcessOutput(t.Context(), "run:bg", list[0].ID, false, &out, nil); err != nil {
+		if err := w.x.Programs.ProcessOutput(t.Context(), "run:bg", list[0].ID, false, &out, nil); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(10 * time.Millisecond)
@@ -468,11 +468,11 @@ func TestBackground(t *testing.T) {
 	if out.String() != "ready\n" {
 		t.Errorf("output %q", out.String())
 	}
-	if err := w.x.StopProcess(t.Context(), "run:bg", list[0].ID); err != nil {
+	if err := w.x.Programs.StopProcess(t.Context(), "run:bg", list[0].ID); err != nil {
 		t.Fatal(err)
 	}
 	for list[0].Running && time.Now().Before(soon) {
-		if list, err = w.x.Processes(t.Context(), "run:bg"); err != nil || len(list) != 1 {
+		if list, err = w.x.Programs.Processes(t.Context(), "run:bg"); err != nil || len(list) != 1 {
 			t.Fatalf("%+v, %v", list, err)
 		}
 		time.Sleep(10 * time.Millisecond)

@@ -12,7 +12,7 @@ func (api *commandsAPI) processes(c *route.Call) error {
 	if err != nil {
 		return err
 	}
-	list, err := api.Executor.Processes(c.R.Context(), st.Caller.String())
+	list, err := api.Executor.Programs.Processes(c.R.Context(), st.Caller.String())
 	if err != nil {
 		return err
 	}
@@ -45,7 +45,7 @@ func (api *commandsAPI) processOutput(c *route.Call) error {
 	out := &execLines{call: c, hangUp: cancel}
 	stop := out.keepAlive(api.Heartbeat)
 	defer context.AfterFunc(c.Draining(), cancel)()
-	err = api.Executor.ProcessOutput(ctx, st.Caller.String(), c.R.PathValue("process"), q.Follow, out.to("stdout"),
+	err = api.Executor.Programs.ProcessOutput(ctx, st.Caller.String(), c.R.PathValue("process"), q.Follow, out.to("stdout"),
 		out.to("stderr"))
 	stop()
 	if err != nil {
@@ -59,7 +59,7 @@ func (api *commandsAPI) stopProcess(c *route.Call) error {
 	if err != nil {
 		return err
 	}
-	if err := api.Executor.StopProcess(c.R.Context(), st.Caller.String(), c.R.PathValue("process")); err != nil {
+	if err := api.Executor.Programs.StopProcess(c.R.Context(), st.Caller.String(), c.R.PathValue("process")); err != nil {
 		return err
 	}
 	return c.Reply(struct{}{})

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/radar"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/changes"
@@ -43,9 +44,13 @@ func (s *Server) setUpAlone() {
 	m := newMetrics(s)
 	s.setMux(m)
 
+	parts := s.Executor
+	if parts == nil {
+		parts = new(executor.Executor) // the routes are listed, and none is called
+	}
 	desk := s.newDesk()
 	find := &lookup.Lookup{Executor: s.Executor, Git: s.Git}
-	s.preview = &preview.API{Executor: s.Executor, Verify: s.mux.Verify, Find: find, Links: s.Links, Origin: s.Preview,
+	s.preview = &preview.API{Executor: s.Executor, Programs: parts.Programs, Verify: s.mux.Verify, Find: find, Links: s.Links, Origin: s.Preview,
 		Log: s.Log, Now: s.Now}
 	before := &past.API{Executor: s.Executor, Git: s.Git, Find: find, Links: s.Links,
 		Branches: cmp.Or(s.Radar, &radar.Radar{}), Desk: desk, Now: s.Now}
@@ -53,7 +58,7 @@ func (s *Server) setUpAlone() {
 	parcels.Links, parcels.Loopback, parcels.Version, parcels.Now = s.Links, s.Loopback, s.Version, s.Now
 	s.mcp = &mcp.API{Executor: s.Executor, Engineer: s.Engineer, Find: find, Past: before, Leader: s.Leader, Exports: parcels, Links: s.Links, Desk: desk,
 		URL: s.programs(), CORS: s.CORS, Version: s.Version, Secrets: s.Secrets, Log: s.Log, Now: s.Now}
-	s.pages = &evidence.API{Executor: s.Executor, Find: find, Links: s.Links, Loopback: s.Loopback, Content: s.Content,
+	s.pages = &evidence.API{Executor: s.Executor, Programs: parts.Programs, Find: find, Links: s.Links, Loopback: s.Loopback, Content: s.Content,
 		Sessions: s.People != nil, Now: s.Now}
 	s.terminal = &terminal.API{Executor: s.Executor, Find: find, Host: s.Domain.Workspace, Log: s.Log, Now: s.Now}
 	tasks := engineer.NewAPI(s.Engineer, s.Hooks, s.Log)

@@ -35,15 +35,20 @@ type Executor interface {
 	Manifest(ctx context.Context, run string) (record.Manifest, error)
 	Artifact(ctx context.Context, run, name string) (*store.File, error)
 	OpenFile(ctx context.Context, run record.Run, f record.ManifestFile) (*store.File, error)
-	// Ports returns the ports that something listens at in the container of a caller.
-	Ports(ctx context.Context, caller record.Caller) ([]int, error)
 	// TraceViewer returns the files of Playwright's trace viewer.
 	TraceViewer(ctx context.Context) (fs.FS, error)
+}
+
+// Programs knows the programs in containers.
+type Programs interface {
+	// Ports returns the ports that something listens at in the container of a caller.
+	Ports(ctx context.Context, caller record.Caller) ([]int, error)
 }
 
 // API serves the routes of evidence. Its fields are its options.
 type API struct {
 	Executor Executor
+	Programs Programs
 	// Find finds the runs that paths name.
 	Find *lookup.Lookup
 	// Links signs the links. If it is nil, all evidence needs a token.

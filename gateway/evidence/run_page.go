@@ -659,7 +659,7 @@ func (api *API) portLinks(c *route.Call, r record.Run) []pageLink {
 	}
 	ctx, cancel := context.WithTimeout(c.R.Context(), portsWithin)
 	defer cancel()
-	open, err := api.Executor.Ports(ctx, r.Caller)
+	open, err := api.Programs.Ports(ctx, r.Caller)
 	if err != nil {
 		return nil // the run has no container yet or the container is busy; the next reload asks again
 	}

@@ -142,7 +142,7 @@ func (api *API) searchHere(ctx context.Context, who route.Who, q Search) (Found,
 		}
 		query.Run = r.Name()
 	}
-	a, err := api.Executor.Search(ctx, query, q.Whole)
+	a, err := api.Executor.Search.Search(ctx, query, q.Whole)
 	f := Found{Answer: a, Runs: map[string]record.Run{}}
 	for _, h := range a.Hits {
 		if _, ok := f.Runs[h.Run]; ok {

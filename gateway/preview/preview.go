@@ -24,6 +24,10 @@ import (
 // Executor is the part of the executor that previews need.
 type Executor interface {
 	Caller(ctx context.Context, name string) (executor.CallerStatus, error)
+}
+
+// Programs reaches the ports of containers.
+type Programs interface {
 	// Ports returns the open ports of the container of a caller.
 	Ports(ctx context.Context, caller record.Caller) ([]int, error)
 	// DialPort connects to a port of the container of a caller.
@@ -34,6 +38,7 @@ type Executor interface {
 // first call of Routes.
 type API struct {
 	Executor Executor
+	Programs Programs
 	// Find finds the callers that paths name.
 	Find *lookup.Lookup
 	// Verify returns the grant of a token, or the error why the token is refused.
@@ -44,7 +49,7 @@ type API struct {
 	// server.
 	Origin *Origin
 	// Transport connects to applications. Its address http://SLUG:PORT is a port of the container of the caller with
-	// that slug. If it is nil, a transport that dials with Executor is used.
+	// that slug. If it is nil, a transport that dials with Programs is used.
 	Transport *http.Transport
 	Log       *slog.Logger
 	Now       func() time.Time
@@ -58,7 +63,7 @@ func (api *API) setUp() {
 	api.once.Do(func() {
 		api.connections.Max = maxConnections
 		if api.Transport == nil {
-			api.Transport = newTransport(api.Executor)
+			api.Transport = newTransport(api.Programs)
 		}
 	})
 }
@@ -100,7 +105,7 @@ func (api *API) ports(c *route.Call) error {
 	if err != nil {
 		return err
 	}
-	open, err := api.Executor.Ports(c.R.Context(), st.Caller)
+	open, err := api.Programs.Ports(c.R.Context(), st.Caller)
 	if err != nil {
 		return err
 	}
@@ -150,7 +155,7 @@ func (api *API) connectPort(c *route.Call) error {
 		return err
 	}
 	defer done()
-	inside, err := api.Executor.DialPort(c.R.Context(), st.Caller, port)
+	inside, err := api.Programs.DialPort(c.R.Context(), st.Caller, port)
 	if err != nil {
 		return err
 	}
@@ -200,7 +205,7 @@ const listWithin = 5 * time.Second
 func (api *API) openPorts(c *route.Call, caller record.Caller) string {
 	ctx, cancel := context.WithTimeout(c.R.Context(), listWithin)
 	defer cancel()
-	open, err := api.Executor.Ports(ctx, caller)
+	open, err := api.Programs.Ports(ctx, caller)
 	switch {
 	case errors.Is(err, executor.ErrGone):
 		return fmt.Sprintf("%s has no container at the moment", caller)

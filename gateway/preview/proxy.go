@@ -169,7 +169,7 @@ func (api *API) unseen(c *route.Call, p previewed, err error) error {
 
 // newTransport returns a transport to the ports of containers. A connection keeps its container awake, so idle
 // connections are closed after a few seconds.
-func newTransport(x Executor) *http.Transport {
+func newTransport(programs Programs) *http.Transport {
 	return &http.Transport{
 		DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {
 			host, port, err := net.SplitHostPort(address)
@@ -187,7 +187,7 @@ func newTransport(x Executor) *http.Transport {
 			}
 			ctx, cancel := context.WithTimeout(ctx, dialInside)
 			defer cancel()
-			return x.DialPort(ctx, caller, n)
+			return programs.DialPort(ctx, caller, n)
 		},
 		DisableCompression: true, MaxIdleConnsPerHost: 8, MaxIdleConns: 64, IdleConnTimeout: 5 * time.Second,
 		MaxResponseHeaderBytes: 256 << 10,

@@ -188,5 +188,5 @@ func (s *space) Files(ctx context.Context, conn io.ReadWriter) error {
 
 // Dial connects to a port of the container.
 func (s *space) Dial(ctx context.Context, port int) (net.Conn, error) {
-	return s.door.Executor.DialPort(ctx, s.caller, port)
+	return s.door.Executor.Programs.DialPort(ctx, s.caller, port)
 }

@@ -133,7 +133,7 @@ func (p previewPane) Show(c *route.Call, page *Page, s workspace.Workspace) (tem
 		page.Beat = 5 * time.Second // a port that opens has no event
 		ctx, cancel := context.WithTimeout(c.R.Context(), portsWithin)
 		defer cancel()
-		ports, err := p.api.Executor.Ports(ctx, s.Caller)
+		ports, err := p.api.Executor.Programs.Ports(ctx, s.Caller)
 		if err != nil {
 			note = "The container does not say which ports are open."
 		}

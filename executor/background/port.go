@@ -1,4 +1,4 @@
-package executor
+package background
 
 import (
 	"context"
@@ -16,8 +16,8 @@ import (
 
 // Ports returns the TCP ports that listen in a caller's container, without the door's and that of an agent's browser. The error is
 // ErrGone if the caller has no container. A sleeping container is not woken.
-func (x *Executor) Ports(ctx context.Context, c record.Caller) (ports []int, err error) {
-	err = x.withHost(ctx, c.String(), func(h *containers.Host) error {
+func (p *Programs) Ports(ctx context.Context, c record.Caller) (ports []int, err error) {
+	err = p.WithHost(ctx, c.String(), func(h *containers.Host) error {
 		ports, err = h.Ports(ctx)
 		ports = slices.DeleteFunc(ports, func(port int) bool { return port == browse.InteractivePort })
 		return err
@@ -29,26 +29,26 @@ func (x *Executor) Ports(ctx context.Context, c record.Caller) (ports []int, err
 }
 
 // DialPort connects to a port of a caller's container, on its loopback. The container stays awake until the connection is closed,
-// and Close closes it. The error is ErrGone if the caller has no container, and ErrNoPort if nothing listens at the port. ctx
+// and [Programs.Close] closes it. The error is ErrGone if the caller has no container, and ErrNoPort if nothing listens at the port. ctx
 // bounds the dialling alone.
-func (x *Executor) DialPort(ctx context.Context, c record.Caller, port int) (net.Conn, error) {
+func (p *Programs) DialPort(ctx context.Context, c record.Caller, port int) (net.Conn, error) {
 	wrap := func(err error) error { return fmt.Errorf("cannot connect to port %d of %s: %w", port, c, err) }
 	if port < 1 || port > 65535 {
 		return nil, wrap(fmt.Errorf("%w port: want 1 to 65535", record.ErrInvalid))
 	}
 	if port == browse.InteractivePort {
 		// A person at an agent's browser acts in the container. A viewer must not.
-		return nil, wrap(fmt.Errorf("%w: it is the agent's browser's", ErrNoPort))
+		return nil, wrap(fmt.Errorf("%w: it is the agent's browser's", containers.ErrNoPort))
 	}
-	lease, err := x.adopt(ctx, c.String())
+	lease, err := p.Adopt(ctx, c.String())
 	if err != nil {
 		return nil, wrap(err)
 	}
 	conn, err := lease.Host.Dial(ctx, net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
-	if errors.Is(err, ErrNoPort) {
+	if errors.Is(err, containers.ErrNoPort) {
 		// A server that listens at "localhost" may listen on the other family alone.
 		var also error
-		if conn, also = lease.Host.Dial(ctx, net.JoinHostPort("::1", strconv.Itoa(port))); also == nil || !errors.Is(also, ErrNoPort) {
+		if conn, also = lease.Host.Dial(ctx, net.JoinHostPort("::1", strconv.Itoa(port))); also == nil || !errors.Is(also, containers.ErrNoPort) {
 			err = also
 		}
 	}
@@ -56,26 +56,34 @@ func (x *Executor) DialPort(ctx context.Context, c record.Caller, port int) (net
 		lease.Release()
 		return nil, wrap(err)
 	}
-	p := &portConn{Conn: conn}
-	p.end = sync.OnceValue(func() error {
-		x.mu.Lock()
-		delete(x.ports, p)
-		x.mu.Unlock()
-		err := p.Conn.Close()
+	return p.keep(conn, lease, wrap)
+}
+
+// keep returns a connection that Close ends, with its lease.
+func (p *Programs) keep(conn net.Conn, lease *containers.Lease, wrap func(error) error) (net.Conn, error) {
+	c := &portConn{Conn: conn}
+	c.end = sync.OnceValue(func() error {
+		p.mu.Lock()
+		delete(p.open, c)
+		p.mu.Unlock()
+		err := c.Conn.Close()
 		lease.Release()
 		return err
 	})
-	x.mu.Lock()
-	closed := x.closed
+	p.mu.Lock()
+	closed := p.closed
 	if !closed {
-		x.ports[p] = struct{}{}
+		if p.open == nil {
+			p.open = make(map[*portConn]struct{})
+		}
+		p.open[c] = struct{}{}
 	}
-	x.mu.Unlock()
+	p.mu.Unlock()
 	if closed {
-		_ = p.Close() // nobody has it yet
+		_ = c.Close() // nobody has it yet
 		return nil, wrap(record.ErrClosed)
 	}
-	return p, nil
+	return c, nil
 }
 
 // portConn is a connection to a port of a container, which keeps the container awake.
@@ -85,17 +93,18 @@ type portConn struct {
 }
 
 // Close ends the connection, once.
-func (p *portConn) Close() error { return p.end() }
+func (c *portConn) Close() error { return c.end() }
 
-// hangUpPorts closes the connections of DialPort.
-func (x *Executor) hangUpPorts() {
-	x.mu.Lock()
+// Close closes the connections to ports, and refuses later ones.
+func (p *Programs) Close() {
+	p.mu.Lock()
+	p.closed = true
 	var open []*portConn
-	for p := range x.ports {
-		open = append(open, p)
+	for c := range p.open {
+		open = append(open, c)
 	}
-	x.mu.Unlock()
-	for _, p := range open {
-		_ = p.Close() // its users see the end of the connection
+	p.mu.Unlock()
+	for _, c := range open {
+		_ = c.Close() // its users see the end of the connection
 	}
 }

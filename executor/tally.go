@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"maps"
 	"sync"
+	"sync/atomic"
 
 	"github.com/ramus-dev/ramus/executor/record"
 )
@@ -27,56 +28,76 @@ type Outcomes struct {
 	Models  map[string]ModelUse // by provider
 }
 
-// outcomes adds up the ends of runs.
-type outcomes struct {
-	mu  sync.Mutex // guards all
-	sum Outcomes
+// tally adds up work since the start. Its zero value is ready.
+type tally struct {
+	commands, commits       atomic.Int64
+	checksRun, checksReused atomic.Int64
+
+	mu  sync.Mutex // guards sum
+	sum Outcomes   // the ends of runs
+}
+
+// count counts a command that has ended.
+func (n *tally) count(committed bool) {
+	n.commands.Add(1)
+	if committed {
+		n.commits.Add(1)
+	}
+}
+
+// countCheck counts a check that has ended.
+func (n *tally) countCheck(reused bool) {
+	if reused {
+		n.checksReused.Add(1)
+	} else {
+		n.checksRun.Add(1)
+	}
 }
 
 // providers are the names of providers that are counted. Other names come from journals of other releases.
 var providers = map[string]bool{"anthropic": true, "openai": true, "gemini": true}
 
 // add counts a run that has ended.
-func (o *outcomes) add(r record.Run, events []record.Event) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.sum.Runs == nil {
-		o.sum = Outcomes{make(map[Outcome]int64), make(map[Outcome]float64), make(map[string]ModelUse)}
+func (n *tally) add(r record.Run, events []record.Event) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.sum.Runs == nil {
+		n.sum = Outcomes{make(map[Outcome]int64), make(map[Outcome]float64), make(map[string]ModelUse)}
 	}
 	k := Outcome{r.Kind, r.State, r.Reason}
-	o.sum.Runs[k]++
-	o.sum.Seconds[k] += max(0, r.EndedAt.Sub(r.CreatedAt)).Seconds()
+	n.sum.Runs[k]++
+	n.sum.Seconds[k] += max(0, r.EndedAt.Sub(r.CreatedAt)).Seconds()
 	for i := range events {
 		var c record.ModelCall
 		if events[i].Type != record.EventUsage || json.Unmarshal(events[i].Data, &c) != nil || c.Refused || !providers[c.Provider] {
 			continue
 		}
-		u := o.sum.Models[c.Provider]
+		u := n.sum.Models[c.Provider]
 		u.Calls++
 		u.InputTokens += max(0, c.InputTokens)
 		u.OutputTokens += max(0, c.OutputTokens)
 		u.CostMicros += max(0, c.CostMicros)
-		o.sum.Models[c.Provider] = u
+		n.sum.Models[c.Provider] = u
 	}
 }
 
 // Outcomes returns the ends of runs since the start.
 func (x *Executor) Outcomes() Outcomes {
-	x.outcomes.mu.Lock()
-	defer x.outcomes.mu.Unlock()
-	s := x.outcomes.sum
+	x.tally.mu.Lock()
+	defer x.tally.mu.Unlock()
+	s := x.tally.sum
 	return Outcomes{maps.Clone(s.Runs), maps.Clone(s.Seconds), maps.Clone(s.Models)}
 }
 
 // observe counts a run that has ended, or waits for a person.
 func (x *Executor) observe(l *liveRun) {
 	r := l.Snapshot()
-	x.runs.tally(r)
+	x.runs.countEnd(r)
 	if !r.Ended() {
 		return
 	}
 	events := l.Journalled()
-	x.outcomes.add(r, events)
+	x.tally.add(r, events)
 	if x.Observe != nil {
 		x.Observe(r, events)
 	}
