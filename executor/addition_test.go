@@ -203,11 +203,11 @@ func TestAdditionIsRemoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, force := range []bool{false, true} {
-		if err := w.x.RemoveRepo(t.Context(), "lib", force, ada); !errors.Is(err, record.ErrConflict) || !strings.Contains(err.Error(), "run:pair") {
+		if err := w.x.Repos.Remove(t.Context(), "lib", force, ada); !errors.Is(err, record.ErrConflict) || !strings.Contains(err.Error(), "run:pair") {
 			t.Errorf("force %v: %v", force, err)
 		}
 	}
-	if _, err := w.x.RenameRepo(t.Context(), "lib", "lib2", ada); !errors.Is(err, record.ErrConflict) {
+	if _, err := w.x.Repos.Rename(t.Context(), "lib", "lib2", ada); !errors.Is(err, record.ErrConflict) {
 		t.Error(err)
 	}
 	run, err := w.x.Submit(t.Context(), func() record.Request {

@@ -25,6 +25,7 @@ import (
 	"github.com/ramus-dev/ramus/executor/prune"
 	"github.com/ramus-dev/ramus/executor/quota"
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/executor/repos"
 	"github.com/ramus-dev/ramus/executor/runs"
 	"github.com/ramus-dev/ramus/executor/seal"
 	"github.com/ramus-dev/ramus/executor/search"
@@ -136,6 +137,8 @@ type Executor struct {
 
 	// Search finds words in runs.
 	Search *search.Searcher
+	// Repos removes, renames and moves repositories.
+	Repos *repos.Repos
 	// Programs reaches the programs in the containers of callers.
 	Programs *background.Programs
 
@@ -232,6 +235,7 @@ func (x *Executor) Open(ctx context.Context) error {
 	x.services.Open(x.life.ctx)
 	x.viewer = x.newViewer()
 	x.archive = x.newArchive()
+	x.Repos = x.newRepos()
 	x.shells = &shell.Shells{Context: x.life.ctx, Fleet: x.Fleet, Quiet: x.tuning.quiet, Secrets: x.Secrets, Log: x.Log, Now: x.Now}
 	x.dialogues = x.newDialogues()
 	x.targets.Runner = x.newRunner()
@@ -326,6 +330,24 @@ func (x *Executor) newArchive() *archive.Archive {
 	}
 }
 
+// newRepos returns the repositories of the server.
+func (x *Executor) newRepos() *repos.Repos {
+	return &repos.Repos{
+		Git:         x.Git,
+		Runs:        x.Reader,
+		Stop:        x.Stop,
+		Open:        x.life.err,
+		Data:        x.Data,
+		Artifacts:   x.artifacts,
+		Shared:      x.Store != nil,
+		Trees:       x.trees,
+		Deps:        x.deps,
+		SecretStore: x.SecretStore,
+		LFS:         x.LFS,
+		Hides:       x.Hides,
+	}
+}
+
 // Bases returns the bases of the server's repositories, which follow their upstreams. The Executor must be open.
 func (x *Executor) Bases() *upstream.Bases { return x.bases }
 
@@ -407,6 +429,30 @@ func (x *Executor) openIndex(ctx context.Context) (err error) {
 		x.Log.Warn("the index is damaged and is rebuilt from the refs", "err", err)
 	}
 	_, err = x.Reindex(ctx)
+	return err
+}
+
+// forgetGone rebuilds the index if it has runs of a repository that is not there. The last process was killed while it
+// removed or renamed one, or somebody else did.
+func (x *Executor) forgetGone(ctx context.Context) error {
+	seen := make(map[string]bool)
+	var gone []record.Run
+	for _, r := range x.index.All() {
+		there, known := seen[r.Repo]
+		if !known {
+			_, err := x.Git.Repo(r.Repo)
+			there = !errors.Is(err, gitd.ErrNotFound)
+			seen[r.Repo] = there
+		}
+		if !there {
+			gone = append(gone, r)
+		}
+	}
+	if len(gone) == 0 {
+		return nil
+	}
+	x.Log.Warn("repositories are gone, and the index is rebuilt without them", "runs", len(gone))
+	_, err := x.Reindex(ctx)
 	return err
 }
 

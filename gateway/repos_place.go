@@ -36,7 +36,7 @@ func (api *reposAPI) removeRepo(c *route.Call) error {
 		api.Log.Info("the name of a lost repository was given up", "repo", name, "by", c.Who.Subject)
 		return c.Reply(RepoMoved{Name: name})
 	}
-	if err := api.Executor.RemoveRepo(c.R.Context(), name, q.Force, c.Who.Person(api.Executor.Bot)); err != nil {
+	if err := api.Executor.Repos.Remove(c.R.Context(), name, q.Force, c.Who.Person(api.Executor.Bot)); err != nil {
 		return err
 	}
 	api.Log.Info("repository removed", "repo", name, "by", c.Who.Subject)
@@ -56,7 +56,7 @@ func (api *reposAPI) renameRepo(c *route.Call) error {
 		return err
 	}
 	name := c.R.PathValue("repo")
-	repo, err := api.Executor.RenameRepo(c.R.Context(), name, q.Name, c.Who.Person(api.Executor.Bot))
+	repo, err := api.Executor.Repos.Rename(c.R.Context(), name, q.Name, c.Who.Person(api.Executor.Bot))
 	if err != nil {
 		return err
 	}

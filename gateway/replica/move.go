@@ -171,7 +171,7 @@ func (f *Front) move(ctx context.Context, name, to string, by gitd.Person) (m Mo
 	case f.isOwn(name):
 		return m, fmt.Errorf("%w: every replica has its own", record.ErrConflict)
 	}
-	if err := f.Executor.HandOver(ctx, name, by); err != nil {
+	if err := f.Executor.Repos.HandOver(ctx, name, by); err != nil {
 		return m, err
 	}
 	id := rand.Text()
@@ -200,7 +200,7 @@ func (f *Front) move(ctx context.Context, name, to string, by gitd.Person) (m Mo
 	}
 	defer open()
 	// The second hand-over has the work since the first copy.
-	if err := f.Executor.HandOver(ctx, name, by); err != nil {
+	if err := f.Executor.Repos.HandOver(ctx, name, by); err != nil {
 		return m, err
 	}
 	thaw, err := f.Group.Freeze(ctx, name)
@@ -208,7 +208,7 @@ func (f *Front) move(ctx context.Context, name, to string, by gitd.Person) (m Mo
 		return m, err
 	}
 	defer thaw()
-	if err := f.Executor.CheckIdle(name); err != nil {
+	if err := f.Executor.Repos.CheckIdle(name); err != nil {
 		return m, err
 	}
 	if err := f.sendArtifacts(ctx, target, name, sent); err != nil {
@@ -248,7 +248,7 @@ func (f *Front) leave(ctx context.Context, repo string) error {
 	if owner, ok := f.Group.Look(ctx, repo); !ok || owner.Self {
 		return fmt.Errorf("%w: the copy of %s here may be the only one", record.ErrConflict, repo)
 	}
-	return f.Executor.Leave(ctx, repo)
+	return f.Executor.Repos.Leave(ctx, repo)
 }
 
 // askInstall has another replica take a copy into use.
@@ -362,7 +362,7 @@ func (f *Front) send(ctx context.Context, to ownership.Replica, c copying, sent 
 
 // sendArtifacts sends the artifacts of a repository that were not sent before.
 func (f *Front) sendArtifacts(ctx context.Context, to ownership.Replica, repo string, sent map[string]bool) error {
-	files, err := f.Executor.Carried(ctx, repo)
+	files, err := f.Executor.Repos.Carried(ctx, repo)
 	if err != nil {
 		return err
 	}
@@ -593,7 +593,7 @@ func (f *Front) install(ctx context.Context, repo, id string) error {
 			return err
 		}
 	}
-	if err := f.Executor.TakeOver(ctx, repo); err != nil {
+	if err := f.Executor.Repos.TakeOver(ctx, repo); err != nil {
 		return err
 	}
 	return f.forgetCopy(repo, id)
@@ -664,7 +664,7 @@ func (f *Front) Install(ctx context.Context) error {
 			err = errors.Join(err, os.RemoveAll(filepath.Join(folder, e.Name())))
 		}
 	}
-	return errors.Join(err, os.RemoveAll(filepath.Join(f.Executor.Data, outgoing)), f.Executor.ClearArrivals())
+	return errors.Join(err, os.RemoveAll(filepath.Join(f.Executor.Data, outgoing)), f.Executor.Repos.ClearArrivals())
 }
 
 func (f *Front) serveInstall(w http.ResponseWriter, r *http.Request) {
@@ -683,7 +683,7 @@ func (f *Front) serveArtifact(w http.ResponseWriter, r *http.Request) {
 		err = fmt.Errorf("%.100q is no SHA-256", file.SHA256)
 	}
 	if err == nil {
-		err = f.Executor.KeepArtifact(r.Context(), file, r.Body)
+		err = f.Executor.Repos.KeepArtifact(r.Context(), file, r.Body)
 	}
 	answerResult(w, err)
 }

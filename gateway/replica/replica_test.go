@@ -373,7 +373,7 @@ func TestInstallAgain(t *testing.T) {
 		"adopted": func(repo, dir, _ string) { must(t, os.Rename(dir, b.place(repo))) },
 		"listed": func(repo, dir, _ string) {
 			must(t, os.Rename(dir, b.place(repo)))
-			must(t, b.Executor.TakeOver(t.Context(), repo))
+			must(t, b.Executor.Repos.TakeOver(t.Context(), repo))
 		},
 		"older": func(repo, _, _ string) { // it could not discard its own the last time
 			must(t, exec.Command("git", "init", "-q", "--bare", b.place(repo)).Run())
