@@ -184,7 +184,7 @@ func TestAdditionGuards(t *testing.T) {
 	if !errors.Is(err, record.ErrConflict) {
 		t.Errorf("a terminal: %v", err)
 	}
-	if err := w.x.ServeFiles(t.Context(), c, ada, struct{ io.ReadWriter }{}); !errors.Is(err, record.ErrConflict) {
+	if err := w.x.Files.Serve(t.Context(), c, ada, struct{ io.ReadWriter }{}); !errors.Is(err, record.ErrConflict) {
 		t.Errorf("SFTP: %v", err)
 	}
 	r := pairRequest(t, "pair", "")

@@ -35,6 +35,7 @@ import (
 	"github.com/ramus-dev/ramus/executor/shell"
 	"github.com/ramus-dev/ramus/executor/step"
 	"github.com/ramus-dev/ramus/executor/store"
+	"github.com/ramus-dev/ramus/executor/transfer"
 	"github.com/ramus-dev/ramus/executor/upstream"
 	"github.com/ramus-dev/ramus/executor/worktree"
 	"github.com/ramus-dev/ramus/gitd"
@@ -139,6 +140,8 @@ type Executor struct {
 	Search *search.Searcher
 	// Repos removes, renames and moves repositories.
 	Repos *repos.Repos
+	// Files moves files between people and the containers of callers.
+	Files *transfer.Mover
 	// Programs reaches the programs in the containers of callers.
 	Programs *background.Programs
 
@@ -180,8 +183,6 @@ type tuning struct {
 	quiet time.Duration
 	// warm is how long a container waits for a prompt. The default is 90 s.
 	warm time.Duration
-	// turn is how long an upload waits for its turn in the container. The default is 2 minutes.
-	turn time.Duration
 	// token returns a part of a run's id. Nil means [record.NewToken].
 	token func() string
 }
@@ -236,6 +237,8 @@ func (x *Executor) Open(ctx context.Context) error {
 	x.viewer = x.newViewer()
 	x.archive = x.newArchive()
 	x.Repos = x.newRepos()
+	x.Files = &transfer.Mover{Context: x.life.ctx, Git: x.Git, Dir: filepath.Join(x.Data, "uploads"), Awake: x.awake, Alone: x.alone,
+		Bot: x.Bot, Secrets: x.Secrets, Quiet: x.tuning.quiet, Turn: 2 * time.Minute}
 	x.shells = &shell.Shells{Context: x.life.ctx, Fleet: x.Fleet, Quiet: x.tuning.quiet, Secrets: x.Secrets, Log: x.Log, Now: x.Now}
 	x.dialogues = x.newDialogues()
 	x.targets.Runner = x.newRunner()
@@ -395,9 +398,6 @@ func (x *Executor) defaults() {
 	}
 	if x.tuning.quiet <= 0 {
 		x.tuning.quiet = time.Minute
-	}
-	if x.tuning.turn <= 0 {
-		x.tuning.turn = 2 * time.Minute
 	}
 	if x.Bot.Name == "" {
 		x.Bot.Name = "ramus"

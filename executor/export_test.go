@@ -106,7 +106,7 @@ func (x *Executor) Targets() int { return x.targets.Len() }
 func (x *Executor) SetQuiet(d time.Duration) { x.tuning.quiet = d }
 
 // SetTurn sets how long an upload waits for its turn.
-func (x *Executor) SetTurn(d time.Duration) { x.tuning.turn = d }
+func (x *Executor) SetTurn(d time.Duration) { x.Files.Turn = d }
 
 // TakeTurn has the turn of a caller until the result is called, as a run between its steps has.
 func (x *Executor) TakeTurn(ctx context.Context, c record.Caller) (func(), error) {

@@ -1,11 +1,16 @@
 package executor
 
 import (
+	"context"
+	"errors"
 	"path/filepath"
 
+	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/executor/images"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/executor/services"
 	"github.com/ramus-dev/ramus/executor/step"
+	"github.com/ramus-dev/ramus/gitd"
 )
 
 // newBuilder returns the builder of images that bases describe.
@@ -47,4 +52,28 @@ func (x *Executor) newRunner() *step.Runner {
 		Log:           x.Log,
 		Now:           x.Now,
 	}
+}
+
+// awake returns a lease of a caller's container, which is made if there is none.
+func (x *Executor) awake(ctx context.Context, c record.Caller, by gitd.Person) (*step.Target, *containers.Lease, error) {
+	repo, base, err := x.HomeRepo(ctx, c)
+	if err != nil {
+		return nil, nil, err
+	}
+	t := x.targets.Of(c, repo, base)
+	lease, err := x.Fleet.Adopt(ctx, t.Request("", by, nil))
+	if err != nil && !errors.Is(err, containers.ErrGone) {
+		return nil, nil, err
+	}
+	if lease != nil && err == nil {
+		t.Board(lease)
+		return t, lease, nil
+	}
+	release, err := t.Acquire(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer release()
+	lease, _, err = t.Ready(ctx, "", by, nil)
+	return t, lease, err
 }

@@ -8,16 +8,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/executor/transfer"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
 // upload uploads files for a caller, as names and contents by turns.
-func (w *world) upload(name, folder string, files ...string) (executor.Uploaded, error) {
+func (w *world) upload(name, folder string, files ...string) (transfer.Uploaded, error) {
 	w.t.Helper()
-	u := w.x.Uploads().Begin()
+	u := w.x.Files.Uploads().Begin()
 	defer u.Close()
 	u.Folder = folder
 	for i := 0; i < len(files); i += 2 {
@@ -25,7 +24,7 @@ func (w *world) upload(name, folder string, files ...string) (executor.Uploaded,
 			w.t.Fatal(err)
 		}
 	}
-	return w.x.Upload(w.t.Context(), caller(w.t, name), bo, u)
+	return w.x.Files.Upload(w.t.Context(), caller(w.t, name), bo, u)
 }
 
 // TestUpload uploads while a command is at work. The command sees the files. The upload's commit has them alone, and
@@ -68,7 +67,7 @@ func TestUpload(t *testing.T) {
 	}
 
 	// People download the files of the container, also those that no commit has.
-	err = w.x.Look(t.Context(), caller(t, "run:up"), ada, func(live *transfer.Live) error {
+	err = w.x.Files.Look(t.Context(), caller(t, "run:up"), ada, func(live *transfer.Live) error {
 		in, size, err := live.Open(t.Context(), "docs/deep/one.log")
 		if err != nil || size != 8 {
 			return fmt.Errorf("%d bytes, %w", size, err)
@@ -135,7 +134,7 @@ func TestUploadUncommitted(t *testing.T) {
 	w := newWorld(t, nil)
 	w.exec("run:up", "echo first >kept.txt")
 	before := w.inRepo("rev-parse", "ramus/run-up^{tree}")
-	u := w.x.Uploads().Begin()
+	u := w.x.Files.Uploads().Begin()
 	defer u.Close()
 	u.Replace = true
 	for name, content := range map[string]string{"fine.txt": "fine", "kept.txt": "second",
@@ -144,7 +143,7 @@ func TestUploadUncommitted(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := w.x.Upload(t.Context(), caller(t, "run:up"), bo, u); !errors.Is(err, record.ErrConflict) ||
+	if _, err := w.x.Files.Upload(t.Context(), caller(t, "run:up"), bo, u); !errors.Is(err, record.ErrConflict) ||
 		strings.Contains(err.Error(), "stay") {
 		t.Errorf("%v", err)
 	}
@@ -234,13 +233,13 @@ func TestUploadBehind(t *testing.T) {
 		replace bool
 	}{{"report.csv", false}, {"report.csv", true}, {"mine.txt", true}, {"same.txt", true}, {"new", false},
 		{"report.csv/x", false}} {
-		u := w.x.Uploads().Begin()
+		u := w.x.Files.Uploads().Begin()
 		defer u.Close()
 		u.Replace = c.replace
 		if err := u.Add(c.name, strings.NewReader("ours")); err != nil {
 			t.Fatal(err)
 		}
-		_, err := w.x.Upload(t.Context(), caller(t, "run:up"), bo, u)
+		_, err := w.x.Files.Upload(t.Context(), caller(t, "run:up"), bo, u)
 		var refused *transfer.Refused
 		if !errors.As(err, &refused) {
 			t.Errorf("%s, replace %v: %v", c.name, c.replace, err)
@@ -268,16 +267,16 @@ func TestUploadAtOnce(t *testing.T) {
 	results, up := make(chan error, people), caller(t, "run:up")
 	for i := range people {
 		go func() {
-			u := w.x.Uploads().Begin()
+			u := w.x.Files.Uploads().Begin()
 			defer u.Close()
 			err := u.Add(fmt.Sprintf("own-%d.txt", i), strings.NewReader("x"))
 			if err == nil {
-				_, err = w.x.Upload(t.Context(), up, bo, u)
+				_, err = w.x.Files.Upload(t.Context(), up, bo, u)
 			}
-			both := w.x.Uploads().Begin()
+			both := w.x.Files.Uploads().Begin()
 			defer both.Close()
 			if err = errors.Join(err, both.Add("same.txt", strings.NewReader(fmt.Sprint(i)))); err == nil {
-				_, err = w.x.Upload(t.Context(), up, bo, both)
+				_, err = w.x.Files.Upload(t.Context(), up, bo, both)
 			}
 			results <- err
 		}()

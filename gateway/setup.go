@@ -92,7 +92,7 @@ func (s *Server) setUpAlone() {
 	if s.People != nil {
 		s.mcp.Audit = s.People.AuditAs
 	}
-	s.web.Files = &files.API{Executor: s.Executor, Workspaces: places, Git: s.Git, Now: s.Now}
+	s.web.Files = &files.API{Mover: parts.Files, Workspaces: places, Git: s.Git, Now: s.Now}
 	s.mux.Page = s.web.Problem
 	credentials, tokens := s.credentials(), &token.API{Git: s.Git}
 	if credentials.Store != nil {

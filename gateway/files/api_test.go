@@ -72,7 +72,7 @@ func newWorld(t *testing.T) *world {
 	w := &world{t: t, live: t.TempDir(), status: executor.CallerStatus{Caller: caller, Repo: "app", Branch: caller.Branch(),
 		Head: head, Last: record.Run{ID: "1", Caller: caller, Repo: "app", State: record.StateComplete}}}
 	w.write("new.txt", "gamma\n")
-	w.api = &API{Executor: w, Git: git, Now: func() time.Time { return made },
+	w.api = &API{Mover: w, Git: git, Now: func() time.Time { return made },
 		Workspaces: &workspace.Workspaces{Executor: w, Find: &lookup.Lookup{Executor: w, Git: git}, Git: git}}
 	return w
 }
@@ -96,9 +96,9 @@ func (w *world) OfCaller(record.Caller) []record.Run { return []record.Run{w.sta
 
 func (w *world) Uploads() *transfer.Spool { return &transfer.Spool{Dir: w.t.TempDir()} }
 
-func (w *world) Upload(_ context.Context, c record.Caller, by gitd.Person, u *transfer.Upload) (executor.Uploaded, error) {
+func (w *world) Upload(_ context.Context, c record.Caller, by gitd.Person, u *transfer.Upload) (transfer.Uploaded, error) {
 	w.uploads = append(w.uploads, fmt.Sprint(c, " by ", by.Name, ": ", strings.Join(u.Paths(), " "), " ", u.Replace))
-	return executor.Uploaded{Caller: c, Paths: u.Paths(), Bytes: u.Bytes()}, w.fail
+	return transfer.Uploaded{Caller: c, Paths: u.Paths(), Bytes: u.Bytes()}, w.fail
 }
 
 func (w *world) Look(_ context.Context, _ record.Caller, _ gitd.Person, f func(*transfer.Live) error) error {

@@ -10,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/executor/transfer"
 	"github.com/ramus-dev/ramus/gateway/route"
@@ -18,17 +17,17 @@ import (
 	"github.com/ramus-dev/ramus/gitd"
 )
 
-// Executor is the part of the executor that files need.
-type Executor interface {
+// Mover moves files between people and containers. See [transfer.Mover].
+type Mover interface {
 	Uploads() *transfer.Spool
-	Upload(ctx context.Context, c record.Caller, by gitd.Person, u *transfer.Upload) (executor.Uploaded, error)
+	Upload(ctx context.Context, c record.Caller, by gitd.Person, u *transfer.Upload) (transfer.Uploaded, error)
 	Look(ctx context.Context, c record.Caller, by gitd.Person, f func(*transfer.Live) error) error
 }
 
 // API serves the routes of files. Its exported fields are its options, which may be changed until the first call of a
 // method. All methods are safe for concurrent use.
 type API struct {
-	Executor   Executor
+	Mover      Mover
 	Workspaces *workspace.Workspaces
 	Git        *gitd.Server
 	// Now is the clock. Nil means time.Now.
@@ -51,7 +50,7 @@ func (api *API) Routes() []route.Route {
 			Query: folderQuery{}, Response: Folder{}, Handle: api.list},
 		{Method: "POST", Pattern: one + "/files", Access: route.AccessWrite, Body: -1,
 			Summary: "Upload files into a workspace; they become one commit",
-			Form:    uploadForm{}, Response: executor.Uploaded{}, Handle: api.upload},
+			Form:    uploadForm{}, Response: transfer.Uploaded{}, Handle: api.upload},
 		{Method: "GET", Pattern: one + "/download", Access: route.AccessRead, Media: route.MediaBytes,
 			Summary: "A file of a workspace, or an archive of a folder", Query: downloadQuery{}, Handle: api.download},
 	}
@@ -155,7 +154,7 @@ func (api *API) read(c *route.Call, live, archive bool,
 	defer cancel()
 	defer context.AfterFunc(c.Draining(), cancel)()
 	if live {
-		return api.Executor.Look(ctx, s.Caller, c.Who.Person(gitd.Person{}), func(t *transfer.Live) error {
+		return api.Mover.Look(ctx, s.Caller, c.Who.Person(gitd.Person{}), func(t *transfer.Live) error {
 			return f(ctx, t, s)
 		})
 	}
@@ -255,7 +254,7 @@ func sendFile(ctx context.Context, c *route.Call, t transfer.Tree, q downloadQue
 // sendArchive answers with an archive of a folder. Secrets are taken out before the files are compressed.
 func (api *API) sendArchive(ctx context.Context, c *route.Call, t transfer.Tree, folder, name string,
 	format transfer.Format) error {
-	t = api.Executor.Uploads().Clean(t)
+	t = api.Mover.Uploads().Clean(t)
 	plan, err := transfer.Find(ctx, t, folder)
 	if err != nil {
 		return err

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/transfer"
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gateway/workspace"
@@ -75,7 +74,7 @@ type Form struct {
 // UploadForm receives the files of a request and puts them into the workspace that its path names. The rights of the
 // person are checked before anything is read. Refused files are a [transfer.Refused]. The form is as far as it was
 // read, also with an error.
-func (api *API) UploadForm(c *route.Call) (done executor.Uploaded, s workspace.Workspace, form Form, err error) {
+func (api *API) UploadForm(c *route.Call) (done transfer.Uploaded, s workspace.Workspace, form Form, err error) {
 	if s, err = api.Workspaces.Changeable(c.R.Context(), c.Who, c.R.PathValue("workspace")); err != nil {
 		return done, workspace.Workspace{}, form, err
 	}
@@ -89,7 +88,7 @@ func (api *API) UploadForm(c *route.Call) (done executor.Uploaded, s workspace.W
 		return done, s, form, err
 	}
 	defer received()
-	u := api.Executor.Uploads().Begin()
+	u := api.Mover.Uploads().Begin()
 	defer u.Close()
 	err = receive(c, u)
 	received() // others may arrive while it waits for its workspace
@@ -97,7 +96,7 @@ func (api *API) UploadForm(c *route.Call) (done executor.Uploaded, s workspace.W
 	if err != nil {
 		return done, s, form, err
 	}
-	if done, err = api.Executor.Upload(c.R.Context(), s.Caller, c.Who.Person(gitd.Person{}), u); err != nil {
+	if done, err = api.Mover.Upload(c.R.Context(), s.Caller, c.Who.Person(gitd.Person{}), u); err != nil {
 		return done, s, form, err
 	}
 	return done, s, form, c.Audit("workspace.upload", s.ID)

@@ -183,7 +183,7 @@ func (s *space) copy(ctx context.Context, t *shell.Shell, v *terminal.Viewer, ou
 
 // Files serves the container's files.
 func (s *space) Files(ctx context.Context, conn io.ReadWriter) error {
-	return s.door.Executor.ServeFiles(ctx, s.caller, s.person, conn)
+	return s.door.Executor.Files.Serve(ctx, s.caller, s.person, conn)
 }
 
 // Dial connects to a port of the container.

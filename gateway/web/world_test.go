@@ -104,7 +104,7 @@ func openWith(t *testing.T, who route.Who, with func(*executor.Executor, *sandbo
 	api := &web.API{Executor: x, Git: git, Find: find, Workspaces: places, Engineer: tasks,
 		Past:     &past.API{Executor: x, Git: git, Find: find, Branches: &radar.Radar{}, Now: time.Now},
 		Evidence: &evidence.API{Executor: x, Programs: x.Programs, Find: find, Links: signer, Now: time.Now},
-		Files:    &files.API{Executor: x, Workspaces: places, Git: git},
+		Files:    &files.API{Mover: x.Files, Workspaces: places, Git: git},
 		Live:     &live.API{Hub: &live.Hub{}, Watch: x}}
 	w := &world{t: t, git: git, x: x, api: api}
 	api.Now = func() time.Time { return time.Now().Add(time.Duration(w.later.Load())) }

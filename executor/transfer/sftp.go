@@ -1,4 +1,4 @@
-package executor
+package transfer
 
 import (
 	"cmp"
@@ -20,20 +20,20 @@ import (
 // filesStep is the step in the trailers of commits of files that came by SFTP.
 const filesStep = "sftp"
 
-// ServeFiles connects conn with the files of a caller's container, by SFTP, until conn ends. A container is made if there is none.
+// Serve connects conn with the files of a caller's container, by SFTP, until conn ends. A container is made if there is none.
 // Changes are committed when they have been quiet for a minute, and at the end, as the person's.
-func (x *Executor) ServeFiles(ctx context.Context, c record.Caller, by gitd.Person, conn io.ReadWriter) error {
-	if err := x.alone(ctx, c, "SFTP"); err != nil {
+func (m *Mover) Serve(ctx context.Context, c record.Caller, by gitd.Person, conn io.ReadWriter) error {
+	if err := m.Alone(ctx, c, "SFTP"); err != nil {
 		return fmt.Errorf("cannot open the files of %s: %w", c, err)
 	}
-	t, lease, err := x.awake(ctx, c, by)
+	t, lease, err := m.Awake(ctx, c, by)
 	if err != nil {
 		return fmt.Errorf("cannot open the files of %s: %w", c, err)
 	}
 	defer lease.Release()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(x.life.ctx, cancel)()
+	defer context.AfterFunc(m.Context, cancel)()
 	files, err := lease.Host.FilesConn(ctx)
 	if err != nil {
 		return fmt.Errorf("cannot open the files of %s: %w", c, err)
@@ -52,7 +52,7 @@ func (x *Executor) ServeFiles(ctx context.Context, c record.Caller, by gitd.Pers
 	}()
 	stop := context.AfterFunc(ctx, func() { files.Close() })
 	defer stop()
-	quiet := time.NewTicker(x.tuning.quiet)
+	quiet := time.NewTicker(m.Quiet)
 	defer quiet.Stop()
 	seen, kept := int64(0), int64(0)
 	for open := true; open; {
@@ -62,7 +62,7 @@ func (x *Executor) ServeFiles(ctx context.Context, c record.Caller, by gitd.Pers
 				seen = now
 			} else if seen != kept {
 				kept = seen
-				err = errors.Join(err, x.commitFiles(t, lease, by))
+				err = errors.Join(err, m.commitFiles(t, lease, by))
 			}
 		case <-out:
 			open = false
@@ -70,7 +70,7 @@ func (x *Executor) ServeFiles(ctx context.Context, c record.Caller, by gitd.Pers
 	}
 	files.Close()
 	if sent.Load() != kept {
-		err = errors.Join(err, x.commitFiles(t, lease, by))
+		err = errors.Join(err, m.commitFiles(t, lease, by))
 	}
 	return err
 }
@@ -83,38 +83,14 @@ func (c counter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// awake returns a lease of a caller's container, which is made if there is none.
-func (x *Executor) awake(ctx context.Context, c record.Caller, by gitd.Person) (*step.Target, *containers.Lease, error) {
-	repo, base, err := x.HomeRepo(ctx, c)
-	if err != nil {
-		return nil, nil, err
-	}
-	t := x.targets.Of(c, repo, base)
-	lease, err := x.Fleet.Adopt(ctx, t.Request("", by, nil))
-	if err != nil && !errors.Is(err, containers.ErrGone) {
-		return nil, nil, err
-	}
-	if lease != nil && err == nil {
-		t.Board(lease)
-		return t, lease, nil
-	}
-	release, err := t.Acquire(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
-	defer release()
-	lease, _, err = t.Ready(ctx, "", by, nil)
-	return t, lease, err
-}
-
 // commitFiles commits the work tree of a container as a person's.
-func (x *Executor) commitFiles(t *step.Target, lease *containers.Lease, by gitd.Person) error {
-	h, own, free, err := t.Interject(x.life.ctx)
+func (m *Mover) commitFiles(t *step.Target, lease *containers.Lease, by gitd.Person) error {
+	h, own, free, err := t.Interject(m.Context)
 	if err != nil {
 		return err
 	}
 	defer free()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(x.life.ctx), worktree.Housekeeping)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(m.Context), worktree.Housekeeping)
 	defer cancel()
 	if own {
 		tip, err := t.Tip(ctx)
@@ -123,9 +99,9 @@ func (x *Executor) commitFiles(t *step.Target, lease *containers.Lease, by gitd.
 		}
 		h.At = cmp.Or(t.At(), tip)
 	}
-	message := step.CommitText(x.Secrets,
+	message := step.CommitText(m.Secrets,
 		fmt.Sprintf("Files by SFTP\n\n%s: %s\n%s: %s\n", record.TrailerCaller, t.Caller, record.TrailerStep, filesStep))
-	made, err := t.Commit(ctx, lease.Host, h.At, by.Or(x.Bot), text.Clip(message, 4<<10), nil)
+	made, err := t.Commit(ctx, lease.Host, h.At, by.Or(m.Bot), text.Clip(message, 4<<10), nil)
 	if err != nil {
 		return fmt.Errorf("cannot commit the files of %s: %w", t.Caller, err)
 	}

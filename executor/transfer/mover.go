@@ -1,4 +1,4 @@
-package executor
+package transfer
 
 import (
 	"cmp"
@@ -6,22 +6,44 @@ import (
 	"errors"
 	"fmt"
 	"path"
-	"path/filepath"
 	"syscall"
+	"time"
 
 	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/executor/step"
-	"github.com/ramus-dev/ramus/executor/transfer"
 	"github.com/ramus-dev/ramus/executor/worktree"
 	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/internal/redact"
 	"github.com/ramus-dev/ramus/internal/text"
 )
 
 // uploadStep is the step in the trailers of commits of uploads.
 const uploadStep = "upload"
 
-// Uploaded is the result of [Executor.Upload].
+// Mover moves files between people and the containers of callers, and commits them as the people's. Its fields are set before
+// the first use. All are required unless their comment describes the zero value. Methods are safe for concurrent use.
+type Mover struct {
+	// Context ends with the server.
+	Context context.Context
+	Git     *gitd.Server
+	// Dir is the folder of uploads on their way here.
+	Dir string
+	// Awake returns a lease of a caller's container, which is made if there is none.
+	Awake func(ctx context.Context, c record.Caller, by gitd.Person) (*step.Target, *containers.Lease, error)
+	// Alone returns an error if a caller works in several repositories, in which what cannot work.
+	Alone func(ctx context.Context, c record.Caller, what string) error
+	// Bot commits the files of people without a name.
+	Bot gitd.Person
+	// Secrets are removed from messages and names. Nil means that there are none.
+	Secrets *redact.Secrets
+	// Quiet is how long files must be quiet to be committed.
+	Quiet time.Duration
+	// Turn is how long an upload waits for its turn in the container.
+	Turn time.Duration
+}
+
+// Uploaded is the result of [Mover.Upload].
 type Uploaded struct {
 	Caller record.Caller `json:"caller"`
 	Paths  []string      `json:"paths"`
@@ -37,32 +59,32 @@ type Uploaded struct {
 }
 
 // Uploads returns the spool for files that people send to callers.
-func (x *Executor) Uploads() *transfer.Spool {
-	return &transfer.Spool{Dir: filepath.Join(x.Data, "uploads"), Secrets: x.Secrets}
+func (m *Mover) Uploads() *Spool {
+	return &Spool{Dir: m.Dir, Secrets: m.Secrets}
 }
 
 // Upload writes the files of an upload to a caller's work tree, and commits them as the person's, in one commit
-// without other changes. A container is made if there is none. Files with mistakes are a [transfer.Refused]. After
+// without other changes. A container is made if there is none. Files with mistakes are a [Refused]. After
 // an error nothing is changed, unless the error says which files stay.
-func (x *Executor) Upload(ctx context.Context, c record.Caller, by gitd.Person, u *transfer.Upload) (Uploaded, error) {
-	done, err := x.upload(ctx, c, by, u)
+func (m *Mover) Upload(ctx context.Context, c record.Caller, by gitd.Person, u *Upload) (Uploaded, error) {
+	done, err := m.upload(ctx, c, by, u)
 	if err != nil {
 		return done, fmt.Errorf("cannot upload to %s: %w", c, err)
 	}
 	return done, nil
 }
 
-func (x *Executor) upload(ctx context.Context, c record.Caller, by gitd.Person, u *transfer.Upload) (Uploaded, error) {
+func (m *Mover) upload(ctx context.Context, c record.Caller, by gitd.Person, u *Upload) (Uploaded, error) {
 	done := Uploaded{Caller: c, Paths: u.Paths(), Bytes: u.Bytes()}
 	if err := u.Check(); err != nil {
 		return done, err
 	}
-	if err := x.alone(ctx, c, "an upload"); err != nil {
+	if err := m.Alone(ctx, c, "an upload"); err != nil {
 		return done, err
 	}
-	waiting, cancel := x.waitingUpload(ctx, c)
+	waiting, cancel := m.waitingUpload(ctx, c)
 	defer cancel()
-	t, lease, err := x.awake(waiting, c, by)
+	t, lease, err := m.Awake(waiting, c, by)
 	if err != nil {
 		return done, overdue(waiting, err)
 	}
@@ -81,14 +103,14 @@ func (x *Executor) upload(ctx context.Context, c record.Caller, by gitd.Person, 
 	if own {
 		h.At = cmp.Or(t.At(), tip)
 	}
-	placed, err := x.placeUpload(ctx, t, lease, h.At, tip, u)
+	placed, err := m.placeUpload(ctx, t, lease, h.At, tip, u)
 	if err != nil {
 		return done, err
 	}
 	// A commit that has begun is not cut.
 	ctx, end := context.WithTimeout(ctx, worktree.Housekeeping)
 	defer end()
-	made, err := t.CommitAll(ctx, lease.Host, h.At, by.Or(x.Bot), x.uploadText(t, done.Paths), done.Paths)
+	made, err := t.CommitAll(ctx, lease.Host, h.At, by.Or(m.Bot), m.uploadText(t, done.Paths), done.Paths)
 	if err != nil {
 		if e := placed.Undo(ctx); e != nil {
 			err = errors.Join(err, fmt.Errorf("files of the upload stay in the container: %w", e))
@@ -96,7 +118,7 @@ func (x *Executor) upload(ctx context.Context, c record.Caller, by gitd.Person, 
 		return done, uncommitted(err)
 	}
 	h.At = cmp.Or(made.At, h.At)
-	done.Notes = text.Clip(x.Secrets.String(made.Notes), 4<<10)
+	done.Notes = text.Clip(m.Secrets.String(made.Notes), 4<<10)
 	if err := placed.Keep(ctx); err != nil {
 		done.Notes += fmt.Sprintf("temporary files of the upload stay in the container: %v\n", err)
 	}
@@ -108,12 +130,12 @@ func (x *Executor) upload(ctx context.Context, c record.Caller, by gitd.Person, 
 }
 
 // waitingUpload returns the context of an upload until it has the turn. It ends with the executor too.
-func (x *Executor) waitingUpload(ctx context.Context, c record.Caller) (context.Context, context.CancelFunc) {
-	ctx, end := context.WithTimeoutCause(ctx, x.tuning.turn,
+func (m *Mover) waitingUpload(ctx context.Context, c record.Caller) (context.Context, context.CancelFunc) {
+	ctx, end := context.WithTimeoutCause(ctx, m.Turn,
 		fmt.Errorf("%s had no time for it within %v; try again when its run has ended: %w",
-			c, x.tuning.turn, record.ErrConflict))
+			c, m.Turn, record.ErrConflict))
 	ctx, stop := context.WithCancelCause(ctx)
-	unhook := context.AfterFunc(x.life.ctx, func() { stop(record.ErrClosed) })
+	unhook := context.AfterFunc(m.Context, func() { stop(record.ErrClosed) })
 	return ctx, func() {
 		unhook()
 		stop(nil)
@@ -130,23 +152,23 @@ func overdue(ctx context.Context, err error) error {
 }
 
 // placeUpload writes the files of an upload to a container whose work tree is at a commit. The branch is at tip.
-func (x *Executor) placeUpload(ctx context.Context, t *step.Target, lease *containers.Lease, at, tip gitd.Hash,
-	u *transfer.Upload) (*transfer.Placed, error) {
-	if most := x.Git.PackBytes(); u.Bytes() > most {
+func (m *Mover) placeUpload(ctx context.Context, t *step.Target, lease *containers.Lease, at, tip gitd.Hash,
+	u *Upload) (*Placed, error) {
+	if most := m.Git.PackBytes(); u.Bytes() > most {
 		return nil, fmt.Errorf("the files have %d bytes together; git.limits.pack_bytes allows %d: %w", u.Bytes(), most,
 			gitd.ErrTooLarge)
 	}
-	ctx, cancel := context.WithTimeout(ctx, transfer.PlaceWithin)
+	ctx, cancel := context.WithTimeout(ctx, PlaceWithin)
 	defer cancel()
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	defer context.AfterFunc(x.life.ctx, func() { stop(record.ErrClosed) })()
-	return u.Place(ctx, x.placeOf(t, lease, at, tip))
+	defer context.AfterFunc(m.Context, func() { stop(record.ErrClosed) })()
+	return u.Place(ctx, m.placeOf(t, lease, at, tip))
 }
 
 // placeOf returns the place of an upload in a container whose work tree is at a commit. The branch is at tip.
-func (x *Executor) placeOf(t *step.Target, lease *containers.Lease, at, tip gitd.Hash) transfer.Container {
-	return transfer.Container{
+func (m *Mover) placeOf(t *step.Target, lease *containers.Lease, at, tip gitd.Hash) Container {
+	return Container{
 		Open: lease.Host.Files,
 		Root: containers.WorkDir,
 		Names: func(ctx context.Context, folder string) ([]string, error) {
@@ -161,7 +183,7 @@ func (x *Executor) placeOf(t *step.Target, lease *containers.Lease, at, tip gitd
 			return names, err
 		},
 		Pushed: func(ctx context.Context, name string) (bool, error) { return isPushed(ctx, t.Repo, at, tip, name) },
-		Allow:  func(name string, size int64) error { return x.Git.Commitable(name, 0o100644, size) },
+		Allow:  func(name string, size int64) error { return m.Git.Commitable(name, 0o100644, size) },
 	}
 }
 
@@ -198,12 +220,12 @@ func entryAt(ctx context.Context, repo *gitd.Repo, commit gitd.Hash, name string
 }
 
 // uploadText returns the message of the commit of an upload.
-func (x *Executor) uploadText(t *step.Target, paths []string) string {
+func (m *Mover) uploadText(t *step.Target, paths []string) string {
 	subject := fmt.Sprintf("Upload %s", text.Clip(paths[0], 60))
 	if len(paths) > 1 {
 		subject = fmt.Sprintf("Upload %d files", len(paths))
 	}
-	message := step.CommitText(x.Secrets,
+	message := step.CommitText(m.Secrets,
 		fmt.Sprintf("%s\n\n%s: %s\n%s: %s\n", subject, record.TrailerCaller, t.Caller, record.TrailerStep, uploadStep))
 	return text.Clip(message, 4<<10)
 }
@@ -231,26 +253,4 @@ func missingIn(ctx context.Context, repo *gitd.Repo, commit gitd.Hash, paths []s
 		}
 	}
 	return missing, nil
-}
-
-// Look has f read the work tree in a caller's container as it is now. A container is made if there is none. The tree
-// ends with f and with ctx.
-func (x *Executor) Look(ctx context.Context, c record.Caller, by gitd.Person, f func(*transfer.Live) error) error {
-	_, lease, err := x.awake(ctx, c, by)
-	if err != nil {
-		return fmt.Errorf("cannot read the files of %s: %w", c, err)
-	}
-	defer lease.Release()
-	conn, err := lease.Host.FilesConn(ctx)
-	if err != nil {
-		return fmt.Errorf("cannot read the files of %s: %w", c, err)
-	}
-	defer conn.Close()
-	defer context.AfterFunc(ctx, func() { conn.Close() })()
-	live, err := transfer.OpenLive(conn, containers.WorkDir)
-	if err != nil {
-		return fmt.Errorf("cannot read the files of %s: %w", c, err)
-	}
-	defer live.Close() // it was only read
-	return f(live)
 }
