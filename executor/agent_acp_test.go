@@ -109,7 +109,7 @@ func TestACPSay(t *testing.T) {
 	w := newWorld(t, withACP(nil))
 	r := w.ask("conv:talk", "say one\nrun while ! [ -e go ]; do sleep 0.05; done; rm go")
 	w.until(r.Name(), printed("one"))
-	if err := w.x.Say(t.Context(), r.Name(), record.Prompt{Text: "say two\nrecall"}); err != nil {
+	if err := w.x.Prompts.Say(t.Context(), r.Name(), record.Prompt{Text: "say two\nrecall"}); err != nil {
 		t.Fatal(err)
 	}
 	w.release(r, "go")

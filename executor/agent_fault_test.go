@@ -61,7 +61,7 @@ func TestAgentEndsBadly(t *testing.T) {
 			if _, out, _ := w.exec("conv:"+name, "grep -l '9876[5]' /proc/[0-9]*/cmdline"); out != "" {
 				t.Errorf("alive: %s", out)
 			}
-			if err := w.x.Say(t.Context(), r.Name(), record.Prompt{Text: "hello?"}); !errors.Is(err, record.ErrConflict) {
+			if err := w.x.Prompts.Say(t.Context(), r.Name(), record.Prompt{Text: "hello?"}); !errors.Is(err, record.ErrConflict) {
 				t.Errorf("said after the end: %v", err)
 			}
 		})
@@ -81,14 +81,14 @@ func agentOverRestart(t *testing.T, engine string) {
 	w.until(r.Name(), printed("ready"))
 	say := func(key, text string) {
 		t.Helper()
-		if err := w.x.Say(t.Context(), r.Name(), record.Prompt{Key: key, Text: text,
+		if err := w.x.Prompts.Say(t.Context(), r.Name(), record.Prompt{Key: key, Text: text,
 			Files: []record.Attachment{{Name: key + ".txt", Content: []byte("of " + key)}}}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	say("before", "recall\nrun cat $RAMUS_FILES/before.txt")
 	w.stop(true)
-	if err := w.x.Say(t.Context(), r.Name(), record.Prompt{Text: "nobody is there"}); !errors.Is(err, record.ErrClosed) {
+	if err := w.x.Prompts.Say(t.Context(), r.Name(), record.Prompt{Text: "nobody is there"}); !errors.Is(err, record.ErrClosed) {
 		t.Errorf("said to a server that is closed: %v", err)
 	}
 	w.start()
@@ -111,7 +111,7 @@ func TestAgentLost(t *testing.T) {
 	w := newWorld(t, withAgent(t, nil))
 	r := w.ask("conv:lost", "say ready\nwait go", record.Attachment{Name: "given.txt", Content: []byte("given")})
 	w.until(r.Name(), printed("ready"))
-	if err := w.x.Say(t.Context(), r.Name(), record.Prompt{Key: "k", Text: "write said.txt more\nrun cat $RAMUS_FILES/*.txt",
+	if err := w.x.Prompts.Say(t.Context(), r.Name(), record.Prompt{Key: "k", Text: "write said.txt more\nrun cat $RAMUS_FILES/*.txt",
 		Files: []record.Attachment{{Name: "given.txt", Content: []byte("besides")}}}); err != nil {
 		t.Fatal(err)
 	}
@@ -229,7 +229,7 @@ func TestAgentChecks(t *testing.T) {
 	// A prompt that comes during the checks is a turn, and the checks run again.
 	r = w.ask("conv:green", makefile("echo checking; until [ -e go ]; do sleep 0.05; done"))
 	w.until(r.Name(), printed("checking"))
-	if err := w.x.Say(t.Context(), r.Name(), record.Prompt{Text: "write late.txt late"}); err != nil {
+	if err := w.x.Prompts.Say(t.Context(), r.Name(), record.Prompt{Text: "write late.txt late"}); err != nil {
 		t.Fatal(err)
 	}
 	w.release(r, "go")

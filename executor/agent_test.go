@@ -197,7 +197,7 @@ func TestSay(t *testing.T) {
 	w.until(r.Name(), printed("one"))
 	say := func(key, text string) {
 		t.Helper()
-		if err := w.x.Say(t.Context(), r.Name(), record.Prompt{Key: key, Text: text, By: gitd.Person{Name: "Grace"},
+		if err := w.x.Prompts.Say(t.Context(), r.Name(), record.Prompt{Key: key, Text: text, By: gitd.Person{Name: "Grace"},
 			Files: []record.Attachment{{Name: "a.txt", Content: []byte(key)}}}); err != nil {
 			t.Fatal(err)
 		}
@@ -220,11 +220,11 @@ func TestSay(t *testing.T) {
 		t.Errorf("prompts: %+v", said)
 	}
 	say("k2", "write two.txt") // the answer was lost, and the prompt is sent again
-	if err := w.x.Say(t.Context(), r.Name(), record.Prompt{Key: "k3", Text: "too late"}); !errors.Is(err, record.ErrConflict) {
+	if err := w.x.Prompts.Say(t.Context(), r.Name(), record.Prompt{Key: "k3", Text: "too late"}); !errors.Is(err, record.ErrConflict) {
 		t.Errorf("said after the end: %v", err)
 	}
 	res, _, _ := w.exec("conv:talk", "true")
-	if err := w.x.Say(t.Context(), res.Run, record.Prompt{Text: "x"}); !errors.Is(err, record.ErrConflict) {
+	if err := w.x.Prompts.Say(t.Context(), res.Run, record.Prompt{Text: "x"}); !errors.Is(err, record.ErrConflict) {
 		t.Errorf("said to a command: %v", err)
 	}
 }
@@ -251,7 +251,7 @@ func TestSayAtTheEnd(t *testing.T) {
 				w.release(r, "go")
 			}
 			text := fmt.Sprintf("say word-%d", i)
-			err := w.x.Say(t.Context(), r.Name(), record.Prompt{Text: text})
+			err := w.x.Prompts.Say(t.Context(), r.Name(), record.Prompt{Text: text})
 			if errors.Is(err, record.ErrConflict) {
 				if strings.Contains(err.Error(), "wait for its agent already") {
 					continue
@@ -319,7 +319,7 @@ func TestSayInLine(t *testing.T) {
 	first := w.ask("conv:line", "say ready\nwait go\nremember something")
 	w.until(first.Name(), printed("ready"))
 	second := w.ask("conv:line", "asked first")
-	if err := w.x.Say(t.Context(), second.Name(), record.Prompt{Text: "said in line"}); err != nil {
+	if err := w.x.Prompts.Say(t.Context(), second.Name(), record.Prompt{Text: "said in line"}); err != nil {
 		t.Fatal(err)
 	}
 	w.release(first, "go")

@@ -146,7 +146,7 @@ func (x *Executor) Again(ctx context.Context, run string, by gitd.Person) (recor
 	case record.KindTask:
 		req.Task = r.Task
 	case record.KindAgent:
-		if req.Agent, err = x.saidTo(ctx, r); err != nil {
+		if req.Agent, err = x.Prompts.Again(ctx, r); err != nil {
 			return record.Request{}, err
 		}
 	default:

@@ -297,7 +297,7 @@ func crashTalk(ctx context.Context, x *executor.Executor, c record.Caller, words
 		key, text := fmt.Sprintf("word-%d", i), fmt.Sprintf("append log %d", i)
 		own, begun := x.Find(c, key)
 		if !begun {
-			err := x.Say(ctx, r.Name(), record.Prompt{Key: key, Text: text})
+			err := x.Prompts.Say(ctx, r.Name(), record.Prompt{Key: key, Text: text})
 			if err == nil {
 				fmt.Println("said", i)
 				continue

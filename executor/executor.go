@@ -138,6 +138,8 @@ type Executor struct {
 
 	// Search finds words in runs.
 	Search *search.Searcher
+	// Prompts gives prompts to the agents of runs.
+	Prompts *dialogue.Prompts
 	// Repos removes, renames and moves repositories.
 	Repos *repos.Repos
 	// Files moves files between people and the containers of callers.
@@ -241,6 +243,7 @@ func (x *Executor) Open(ctx context.Context) error {
 		Bot: x.Bot, Secrets: x.Secrets, Quiet: x.tuning.quiet, Turn: 2 * time.Minute}
 	x.shells = &shell.Shells{Context: x.life.ctx, Fleet: x.Fleet, Quiet: x.tuning.quiet, Secrets: x.Secrets, Log: x.Log, Now: x.Now}
 	x.dialogues = x.newDialogues()
+	x.Prompts = &dialogue.Prompts{Runs: x.Reader, At: x.runs.dialogueAt, Open: x.life.err, Dialogues: x.dialogues}
 	x.targets.Runner = x.newRunner()
 	if err := x.Fleet.Open(ctx); err != nil {
 		x.life.end()

@@ -42,14 +42,14 @@ func changeAt(i int) queueChange {
 func (c queueChange) make(ctx context.Context, x *executor.Executor, run string) (err error) {
 	switch c.kind {
 	case "say":
-		return x.Say(ctx, run, record.Prompt{Key: c.key, Text: c.words, By: bo})
+		return x.Prompts.Say(ctx, run, record.Prompt{Key: c.key, Text: c.words, By: bo})
 	case "edit":
-		return x.Resay(ctx, run, c.key, c.words, bo)
+		return x.Prompts.Resay(ctx, run, c.key, c.words, bo)
 	case "take":
-		_, err = x.Unsay(ctx, run, c.key, bo)
+		_, err = x.Prompts.Unsay(ctx, run, c.key, bo)
 		return err
 	}
-	return x.Reorder(ctx, run, c.order, bo)
+	return x.Prompts.Reorder(ctx, run, c.order, bo)
 }
 
 // apply makes the change in a list of prompts.

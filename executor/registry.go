@@ -5,6 +5,7 @@ import (
 	"maps"
 	"sync"
 
+	"github.com/ramus-dev/ramus/executor/dialogue"
 	"github.com/ramus-dev/ramus/executor/live"
 	"github.com/ramus-dev/ramus/executor/record"
 )
@@ -152,6 +153,14 @@ func (g *registry) lock(ctx context.Context, name string) (release func(), err e
 func (g *registry) AtWork(c record.Caller, id string) *live.Run {
 	if l := g.alive(c, id); l != nil {
 		return l.Run.Run
+	}
+	return nil
+}
+
+// dialogueAt returns the dialogue of a live run, or nil.
+func (g *registry) dialogueAt(c record.Caller, id string) *dialogue.Dialogue {
+	if l := g.alive(c, id); l != nil {
+		return l.dialogue
 	}
 	return nil
 }

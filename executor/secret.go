@@ -3,6 +3,7 @@ package executor
 import (
 	"fmt"
 
+	"github.com/ramus-dev/ramus/executor/attachment"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/redact"
@@ -27,19 +28,10 @@ func cleanRequest(secrets *redact.Secrets, r record.Request) (record.Request, er
 	clean := redact.Clean(secrets, r)
 	if r.Agent != nil && len(r.Agent.Files) > 0 {
 		agent := *clean.Agent
-		agent.Files = cleanFiles(secrets, r.Agent.Files)
+		agent.Files = attachment.Clean(secrets, r.Agent.Files)
 		clean.Agent = &agent
 	}
 	return clean, nil
-}
-
-func cleanFiles(secrets *redact.Secrets, files []record.Attachment) []record.Attachment {
-	var clean []record.Attachment
-	for _, f := range files {
-		clean = append(clean, record.Attachment{Name: secrets.Name(f.Name), Type: secrets.String(f.Type),
-			Content: secrets.Bytes(f.Content)})
-	}
-	return clean
 }
 
 func cleanPerson(secrets *redact.Secrets, p gitd.Person) gitd.Person {

@@ -347,7 +347,7 @@ func TestSecretsOfAgents(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := w.x.Say(t.Context(), "conv:c1", record.Prompt{Text: canary}); err == nil {
+	if err := w.x.Prompts.Say(t.Context(), "conv:c1", record.Prompt{Text: canary}); err == nil {
 		t.Error("a run that has ended hears something")
 	}
 	w.noCanary()

@@ -24,36 +24,36 @@ func TestACPQueue(t *testing.T) {
 	r := w.ask("conv:queue", "say one\nrun while ! [ -e go ]; do sleep 0.05; done; rm go")
 	w.until(r.Name(), printed("one"))
 	for _, key := range []string{"a", "b", "c", "d"} {
-		if err := w.x.Say(t.Context(), r.Name(), record.Prompt{Key: key, Text: "say " + key, By: bo}); err != nil {
+		if err := w.x.Prompts.Say(t.Context(), r.Name(), record.Prompt{Key: key, Text: "say " + key, By: bo}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if p, err := w.x.Unsay(t.Context(), r.Name(), "b", bo); err != nil || p.Text != "say b" {
+	if p, err := w.x.Prompts.Unsay(t.Context(), r.Name(), "b", bo); err != nil || p.Text != "say b" {
 		t.Errorf("%+v, %v", p, err)
 	}
 	for _, err := range []error{
-		func() error { _, err := w.x.Unsay(t.Context(), r.Name(), "b", bo); return err }(), // again
-		w.x.Say(t.Context(), r.Name(), record.Prompt{Key: "b", Text: "say b"}),             // its request came twice
-		w.x.Resay(t.Context(), r.Name(), "c", "say changed", bo),
-		w.x.Reorder(t.Context(), r.Name(), []string{"d", "a"}, bo),
+		func() error { _, err := w.x.Prompts.Unsay(t.Context(), r.Name(), "b", bo); return err }(), // again
+		w.x.Prompts.Say(t.Context(), r.Name(), record.Prompt{Key: "b", Text: "say b"}),             // its request came twice
+		w.x.Prompts.Resay(t.Context(), r.Name(), "c", "say changed", bo),
+		w.x.Prompts.Reorder(t.Context(), r.Name(), []string{"d", "a"}, bo),
 	} {
 		if err != nil {
 			t.Error(err)
 		}
 	}
 	for _, err := range []error{
-		func() error { _, err := w.x.Unsay(t.Context(), r.Name(), record.FirstPrompt, bo); return err }(),
-		w.x.Resay(t.Context(), r.Name(), record.FirstPrompt, "x", bo),
-		w.x.Reorder(t.Context(), r.Name(), []string{record.FirstPrompt}, bo),
+		func() error { _, err := w.x.Prompts.Unsay(t.Context(), r.Name(), record.FirstPrompt, bo); return err }(),
+		w.x.Prompts.Resay(t.Context(), r.Name(), record.FirstPrompt, "x", bo),
+		w.x.Prompts.Reorder(t.Context(), r.Name(), []string{record.FirstPrompt}, bo),
 	} {
 		if !errors.Is(err, record.ErrConflict) {
 			t.Errorf("the first prompt was changed: %v", err)
 		}
 	}
-	if err := w.x.Resay(t.Context(), r.Name(), "z", "x", bo); !errors.Is(err, record.ErrNotFound) {
+	if err := w.x.Prompts.Resay(t.Context(), r.Name(), "z", "x", bo); !errors.Is(err, record.ErrNotFound) {
 		t.Errorf("%v", err)
 	}
-	if err := w.x.Resay(t.Context(), r.Name(), "c", " ", bo); !errors.Is(err, record.ErrInvalid) {
+	if err := w.x.Prompts.Resay(t.Context(), r.Name(), "c", " ", bo); !errors.Is(err, record.ErrInvalid) {
 		t.Errorf("%v", err)
 	}
 	w.stop(true)
@@ -69,7 +69,7 @@ func TestACPQueue(t *testing.T) {
 	if r.State != record.StateComplete || d < 0 || c < d || a < c || strings.Contains(out, "b\n") {
 		t.Errorf("%s: %q\n%s", r.State, out, w.journal(r.Name()))
 	}
-	if _, err := w.x.Unsay(t.Context(), r.Name(), "a", bo); !errors.Is(err, record.ErrConflict) {
+	if _, err := w.x.Prompts.Unsay(t.Context(), r.Name(), "a", bo); !errors.Is(err, record.ErrConflict) {
 		t.Errorf("the run is over: %v", err)
 	}
 	if list := r.Prompts(append(w.events(r.Name(), record.EventPrompt),
@@ -85,10 +85,10 @@ func TestACPInterrupt(t *testing.T) {
 	w := newWorld(t, withACP(nil))
 	r := w.ask("conv:now", "write before.txt yes\nsay begun\nrun sleep 600\nwrite after.txt no")
 	w.until(r.Name(), printed("begun"))
-	if err := w.x.Say(t.Context(), r.Name(), record.Prompt{Key: "later", Text: "say later"}); err != nil {
+	if err := w.x.Prompts.Say(t.Context(), r.Name(), record.Prompt{Key: "later", Text: "say later"}); err != nil {
 		t.Fatal(err)
 	}
-	how, err := w.x.Steer(t.Context(), r.Name(), record.Prompt{Key: "now", Text: "say heard", By: bo})
+	how, err := w.x.Prompts.Steer(t.Context(), r.Name(), record.Prompt{Key: "now", Text: "say heard", By: bo})
 	if err != nil || how != dialogue.Interrupted {
 		t.Fatalf("%s, %v", how, err)
 	}
@@ -110,7 +110,7 @@ func TestACPInterrupt(t *testing.T) {
 	if first.Reason != "stopped" || first.OK == nil || !*first.OK || first.Commit == "" {
 		t.Errorf("%+v", first)
 	}
-	if again, err := w.x.Steer(t.Context(), r.Name(),
+	if again, err := w.x.Prompts.Steer(t.Context(), r.Name(),
 		record.Prompt{Key: "now", Text: "say heard", By: bo}); err != nil || again != dialogue.Queued {
 		t.Errorf("the request came twice: %s, %v", again, err)
 	}
@@ -122,7 +122,7 @@ func TestACPSteer(t *testing.T) {
 	w := newWorld(t, withACP(func(a *agent.Agent) { a.Env = append(a.Env, "ACP_STANDIN_STEER=1") }))
 	r := w.ask("conv:steer", "say begun\nrun while ! [ -e go ]; do sleep 0.05; done; rm go\nwrite after.txt no")
 	w.until(r.Name(), printed("begun"))
-	how, err := w.x.Steer(t.Context(), r.Name(),
+	how, err := w.x.Prompts.Steer(t.Context(), r.Name(),
 		record.Prompt{Key: "now", Text: "say steered\nwrite steered.txt yes", By: bo})
 	if err != nil || how != dialogue.Steered {
 		t.Fatalf("%s, %v", how, err)
@@ -161,10 +161,10 @@ func TestStopTurn(t *testing.T) {
 			w := newWorld(t, change)
 			r := w.ask("conv:stop", "say begun\nwrite before.txt yes\nsay so\nwait never\nrun sleep 600")
 			w.until(r.Name(), printed("so\n"))
-			if err := w.x.Say(t.Context(), r.Name(), record.Prompt{Key: "later", Text: "say later"}); err != nil {
+			if err := w.x.Prompts.Say(t.Context(), r.Name(), record.Prompt{Key: "later", Text: "say later"}); err != nil {
 				t.Fatal(err)
 			}
-			back, err := w.x.StopTurn(t.Context(), r.Name(), bo)
+			back, err := w.x.Prompts.StopTurn(t.Context(), r.Name(), bo)
 			if err != nil || len(back) != 1 || back[0].Text != "say later" {
 				t.Fatalf("%+v, %v", back, err)
 			}
@@ -172,7 +172,7 @@ func TestStopTurn(t *testing.T) {
 			if r.State != record.StateComplete || !strings.Contains(w.inRepo("ls-tree", "--name-only", r.Branch), "before.txt") {
 				t.Errorf("%+v\n%s", r, w.journal(r.Name()))
 			}
-			if _, err := w.x.StopTurn(t.Context(), r.Name(), bo); !errors.Is(err, record.ErrConflict) {
+			if _, err := w.x.Prompts.StopTurn(t.Context(), r.Name(), bo); !errors.Is(err, record.ErrConflict) {
 				t.Errorf("%v", err)
 			}
 		})
@@ -188,7 +188,7 @@ func TestInterruptTakenUp(t *testing.T) {
 	})
 	r := w.ask("conv:taken", "say begun\ndeaf")
 	w.until(r.Name(), printed("deaf"))
-	if _, err := w.x.Steer(t.Context(), r.Name(), record.Prompt{Text: "say heard", By: bo}); err != nil {
+	if _, err := w.x.Prompts.Steer(t.Context(), r.Name(), record.Prompt{Text: "say heard", By: bo}); err != nil {
 		t.Fatal(err)
 	}
 	w.stop(true)

@@ -514,7 +514,7 @@ func TestSaidBeforeTheEnd(t *testing.T) {
 	// A mention that arrives after the end of the agent would start a new run instead.
 	k.recorded("the second mention", func() bool { return len(k.runs("C01", ts)) == 2 })
 	run := k.runs("C01", ts)[0]
-	if err := k.Executor.Say(t.Context(), run.Name(), record.Prompt{Key: "C01-" + second, Text: "write second.txt two"}); err != nil {
+	if err := k.Executor.Prompts.Say(t.Context(), run.Name(), record.Prompt{Key: "C01-" + second, Text: "write second.txt two"}); err != nil {
 		t.Fatal(err)
 	}
 	k.touch(t, "go.txt")

@@ -290,9 +290,9 @@ func (api *runsAPI) say(c *route.Call) error {
 		p.From = "api"
 	}
 	if p.Now {
-		_, err = api.Executor.Steer(c.R.Context(), r.Name(), p)
+		_, err = api.Executor.Prompts.Steer(c.R.Context(), r.Name(), p)
 	} else {
-		err = api.Executor.Say(c.R.Context(), r.Name(), p)
+		err = api.Executor.Prompts.Say(c.R.Context(), r.Name(), p)
 	}
 	if err != nil {
 		return err

@@ -56,7 +56,7 @@ func (s *Server) setUpAlone() {
 		Branches: cmp.Or(s.Radar, &radar.Radar{}), Desk: desk, Now: s.Now}
 	parcels := export.New(s.Executor, find)
 	parcels.Links, parcels.Loopback, parcels.Version, parcels.Now = s.Links, s.Loopback, s.Version, s.Now
-	s.mcp = &mcp.API{Executor: s.Executor, Engineer: s.Engineer, Find: find, Past: before, Leader: s.Leader, Exports: parcels, Links: s.Links, Desk: desk,
+	s.mcp = &mcp.API{Executor: s.Executor, Prompts: parts.Prompts, Engineer: s.Engineer, Find: find, Past: before, Leader: s.Leader, Exports: parcels, Links: s.Links, Desk: desk,
 		URL: s.programs(), CORS: s.CORS, Version: s.Version, Secrets: s.Secrets, Log: s.Log, Now: s.Now}
 	s.pages = &evidence.API{Executor: s.Executor, Programs: parts.Programs, Find: find, Links: s.Links, Loopback: s.Loopback, Content: s.Content,
 		Sessions: s.People != nil, Now: s.Now}
@@ -99,7 +99,7 @@ func (s *Server) setUpAlone() {
 		s.web.Credentials = credentials
 	}
 	s.web.Tokens = tokens
-	said := &conversation.Talk{Executor: s.Executor, Find: find, Named: s.web.Named}
+	said := &conversation.Talk{Executor: s.Executor, Prompts: parts.Prompts, Find: find, Named: s.web.Named}
 	if s.Names != nil {
 		said.Names, s.web.Names = s.Names, s.Names
 	}

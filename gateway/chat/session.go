@@ -586,7 +586,7 @@ func (s *worker) sendPrompt(ctx context.Context, run record.Run, m slack.Mention
 	}
 	files, skipped := s.downloadFiles(ctx, m, thread)
 	for _, live := range s.listAgents(run) {
-		err := s.chat.Executor.Say(ctx, live.Name(),
+		err := s.chat.Executor.Prompts.Say(ctx, live.Name(),
 			record.Prompt{Key: run.ID, Text: text, By: asked.Asker, Files: files, From: slackSource})
 		if err == nil {
 			return s.endRun(ctx, run, executor.Ending{Output: map[string]any{"run": live.Name(),

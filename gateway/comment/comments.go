@@ -33,7 +33,6 @@ type Executor interface {
 	OfCaller(c record.Caller) []record.Run
 	Run(ctx context.Context, name string) (record.Run, error)
 	Queue(ctx context.Context, run string) (record.Queue, error)
-	InTurn(r record.Run) bool
 	Edit(ctx context.Context, e executor.Edit) (gitd.Hash, error)
 	Submit(ctx context.Context, r record.Request) (record.Run, error)
 	SettingsOf(ctx context.Context, repo, base string) (settings.Settings, error)
@@ -221,7 +220,7 @@ func (c *Comments) heardIn(ctx context.Context, r review.Review) map[string]int 
 			heard[b.ID] = over
 		case err == nil && q.Index(key) >= q.Heard:
 			heard[b.ID] = waiting
-		case !c.Executor.InTurn(run):
+		case !c.Talk.Prompts.InTurn(run):
 			heard[b.ID] = over
 		}
 	}

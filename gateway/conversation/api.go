@@ -219,7 +219,7 @@ func (api *API) stopTurn(c *route.Call) error {
 	if err != nil {
 		return err
 	}
-	back, err := api.Talk.Executor.StopTurn(c.R.Context(), r.Name(), c.Who.Person(gitd.Person{}))
+	back, err := api.Talk.Prompts.StopTurn(c.R.Context(), r.Name(), c.Who.Person(gitd.Person{}))
 	if err != nil {
 		return err
 	}
@@ -313,7 +313,7 @@ func (api *API) reorder(c *route.Call) error {
 	if err != nil {
 		return err
 	}
-	if err := api.Talk.Executor.Reorder(c.R.Context(), r.Name(), n.Keys, c.Who.Person(gitd.Person{})); err != nil {
+	if err := api.Talk.Prompts.Reorder(c.R.Context(), r.Name(), n.Keys, c.Who.Person(gitd.Person{})); err != nil {
 		return err
 	}
 	return api.replyQueue(c, r)
@@ -332,7 +332,7 @@ func (api *API) resay(c *route.Call) error {
 	if err != nil {
 		return err
 	}
-	if err := api.Talk.Executor.Resay(c.R.Context(), r.Name(), c.R.PathValue("key"), n.Text, c.Who.Person(gitd.Person{})); err != nil {
+	if err := api.Talk.Prompts.Resay(c.R.Context(), r.Name(), c.R.PathValue("key"), n.Text, c.Who.Person(gitd.Person{})); err != nil {
 		return err
 	}
 	return api.replyQueue(c, r)
@@ -343,7 +343,7 @@ func (api *API) unsay(c *route.Call) error {
 	if err != nil {
 		return err
 	}
-	p, err := api.Talk.Executor.Unsay(c.R.Context(), r.Name(), c.R.PathValue("key"), c.Who.Person(gitd.Person{}))
+	p, err := api.Talk.Prompts.Unsay(c.R.Context(), r.Name(), c.R.PathValue("key"), c.Who.Person(gitd.Person{}))
 	if err != nil {
 		return err
 	}

@@ -18,6 +18,7 @@ import (
 // speaker is an executor whose runs hear prompts, or refuse them.
 type speaker struct {
 	Executor
+	Prompts
 	runs      []record.Run
 	queues    map[string]record.Queue // by the name of the run; of others there is none
 	refuses   error
@@ -104,7 +105,7 @@ func TestSay(t *testing.T) {
 			if x.queue != nil {
 				s.queues[works.Name()] = *x.queue
 			}
-			k := &Talk{Executor: s, Find: &lookup.Lookup{Executor: runsOnly{}}}
+			k := &Talk{Executor: s, Prompts: s, Find: &lookup.Lookup{Executor: runsOnly{}}}
 			said, err := k.Say(t.Context(), route.Who{Subject: "admin", Repo: "*", Scopes: []string{"*"}}, Saying{Caller: caller, Agent: "coder",
 				Prompt: record.Prompt{Key: "key", Text: "x", Now: x.now}, New: x.is})
 			if !errors.Is(err, x.err) || strings.Join(s.said, ", ") != x.want || said.How != x.how || err == nil && said.Key != "key" {
@@ -117,7 +118,7 @@ func TestSay(t *testing.T) {
 		})
 	}
 	// Without a key, each prompt is another one.
-	k := &Talk{Executor: &speaker{}, Find: &lookup.Lookup{Executor: runsOnly{}}}
+	k := &Talk{Executor: &speaker{}, Prompts: &speaker{}, Find: &lookup.Lookup{Executor: runsOnly{}}}
 	say := func() Said {
 		t.Helper()
 		said, err := k.Say(t.Context(), route.Who{Repo: "*"}, Saying{Caller: caller, Agent: "coder", Prompt: record.Prompt{Text: "x"}})
@@ -142,7 +143,7 @@ func TestSent(t *testing.T) {
 		{ID: "one", Caller: caller, Agent: agent}, {ID: "removed", Caller: caller, Agent: agent}, {ID: "command", Caller: caller}, {ID: RunOf("k2"), Caller: caller}}}
 	for key, want := range map[string]Said{"k0": {}, "k1": {Run: "run:a/one", Key: "k1", How: dialogue.Queued},
 		"k2": {Run: "run:a/" + RunOf("k2"), Key: "k2", How: "begun"}, "none": {}} {
-		said, ok, err := (&Talk{Executor: s}).Sent(t.Context(), caller, key, 4)
+		said, ok, err := (&Talk{Executor: s, Prompts: s}).Sent(t.Context(), caller, key, 4)
 		if err != nil || said != want || ok != (want.Run != "") {
 			t.Errorf("%s: %+v, %t, %v", key, said, ok, err)
 		}

@@ -26,15 +26,19 @@ type Executor interface {
 	Watch(ctx context.Context, caller string) iter.Seq2[record.Event, error]
 	Sessions(ctx context.Context, caller string) ([]record.Session, error)
 	Submit(ctx context.Context, r record.Request) (record.Run, error)
+	Queue(ctx context.Context, run string) (record.Queue, error)
+	Stop(ctx context.Context, name string, by gitd.Person) error
+	Decide(ctx context.Context, run string, d record.Decision) (record.Run, error)
+}
+
+// Prompts gives prompts to the agents of runs. See [dialogue.Prompts].
+type Prompts interface {
 	Say(ctx context.Context, run string, p record.Prompt) error
 	Steer(ctx context.Context, run string, p record.Prompt) (how string, err error)
-	Queue(ctx context.Context, run string) (record.Queue, error)
 	Unsay(ctx context.Context, run, key string, by gitd.Person) (record.Prompt, error)
 	Resay(ctx context.Context, run, key, words string, by gitd.Person) error
 	Reorder(ctx context.Context, run string, keys []string, by gitd.Person) error
 	StopTurn(ctx context.Context, run string, by gitd.Person) ([]record.Prompt, error)
-	Stop(ctx context.Context, name string, by gitd.Person) error
-	Decide(ctx context.Context, run string, d record.Decision) (record.Run, error)
 	CanSteer(r record.Run) bool
 	InTurn(r record.Run) bool
 }
@@ -61,7 +65,7 @@ type Session struct {
 	// Run is the run at work, CALLER/RUN, or empty.
 	Run     string `json:"run,omitempty"`
 	InTurn  bool   `json:"in_turn,omitempty"`
-	Steers  bool   `json:"steers,omitempty"`  // words that are said at once reach the turn, see executor.Executor.Steer
+	Steers  bool   `json:"steers,omitempty"`  // words that are said at once reach the turn, see dialogue.Prompts.Steer
 	Waiting int    `json:"waiting,omitempty"` // prompts that the agent has not got
 }
 
@@ -77,6 +81,7 @@ func SessionID(agent, label string) string {
 // Talk speaks to the agents of workspaces. Its fields are its options, and may not change after the first call.
 type Talk struct {
 	Executor Executor
+	Prompts  Prompts
 	Find     *lookup.Lookup
 	// Names has the names of sessions. Nil means that they have none.
 	Names Names
@@ -102,7 +107,7 @@ func (k *Talk) Sessions(ctx context.Context, caller record.Caller) ([]Session, e
 			if q, err := k.Executor.Queue(ctx, r.Name()); err == nil {
 				one.Waiting = len(q.Waiting())
 			}
-			one.Run, one.InTurn, one.Steers = r.Name(), k.Executor.InTurn(r), k.Executor.CanSteer(r)
+			one.Run, one.InTurn, one.Steers = r.Name(), k.Prompts.InTurn(r), k.Prompts.CanSteer(r)
 		}
 		all = append(all, one)
 	}
@@ -213,9 +218,9 @@ func (k *Talk) Say(ctx context.Context, who route.Who, s Saying) (Said, error) {
 		}
 		how, err := dialogue.Queued, error(nil)
 		if s.Prompt.Now {
-			how, err = k.Executor.Steer(ctx, r.Name(), s.Prompt)
+			how, err = k.Prompts.Steer(ctx, r.Name(), s.Prompt)
 		} else {
-			err = k.Executor.Say(ctx, r.Name(), s.Prompt)
+			err = k.Prompts.Say(ctx, r.Name(), s.Prompt)
 		}
 		if err == nil {
 			return Said{Run: r.Name(), Key: s.Prompt.Key, How: how}, nil

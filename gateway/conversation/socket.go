@@ -15,6 +15,7 @@ import (
 
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/acp"
+	"github.com/ramus-dev/ramus/executor/dialogue"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gitd"
@@ -583,7 +584,7 @@ func (s *socket) cancel(m message) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, err = s.api.Talk.Executor.StopTurn(s.ctx, have.Last, s.who.Person(gitd.Person{}))
+	_, err = s.api.Talk.Prompts.StopTurn(s.ctx, have.Last, s.who.Person(gitd.Person{}))
 	return map[string]any{}, err
 }
 
@@ -698,4 +699,7 @@ func readBlocks(blocks []contentBlock) (p record.Prompt, err error) {
 	return p, nil
 }
 
-var _ Executor = (*executor.Executor)(nil)
+var (
+	_ Executor = (*executor.Executor)(nil)
+	_ Prompts  = (*dialogue.Prompts)(nil)
+)

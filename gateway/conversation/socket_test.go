@@ -23,6 +23,7 @@ import (
 type desk struct {
 	*story
 	Executor // for the methods that no test calls
+	Prompts  // the same
 	decided  chan record.Decision
 }
 
@@ -63,7 +64,7 @@ func dial(t *testing.T, s *story, header http.Header) (*websocket.Conn, *http.Re
 	t.Helper()
 	d := desk{story: s, decided: make(chan record.Decision, 1)}
 	find := &lookup.Lookup{Executor: found{d}}
-	api := &API{Talk: &Talk{Executor: d, Find: find}, Find: find}
+	api := &API{Talk: &Talk{Executor: d, Prompts: d, Find: find}, Find: find}
 	mux := &route.Mux{Streams: 8, Heartbeat: time.Second}
 	who := route.Who{Subject: "ada", Repo: "*", Scopes: []string{gitd.ScopeAdmin}, Write: []string{"refs/*"}}
 	server := httptest.NewServer(mux.Handler(api.Routes(), &who))

@@ -279,7 +279,7 @@ func (d *door) resumeTool(run record.Run, tool catalog.Tool) usableTool {
 				return toolResult{}, err
 			}
 			sum := sha256.Sum256([]byte(a.Prompt))
-			err := d.x.Say(ctx, run.Name(),
+			err := d.x.Prompts.Say(ctx, run.Name(),
 				record.Prompt{Key: "self:" + hex.EncodeToString(sum[:]), Text: a.Prompt, By: d.agent()})
 			return toolResult{value: begun{run.Name(), run.State}}, err
 		},

@@ -42,19 +42,24 @@ type Executor interface {
 	Run(ctx context.Context, name string) (record.Run, error)
 	// OfCaller returns the runs of a caller, the oldest first.
 	OfCaller(caller record.Caller) []record.Run
-	// Say sends a prompt to the agent of a run, for its next turn. The error wraps [record.ErrConflict] if the run has
-	// ended.
-	Say(ctx context.Context, run string, p record.Prompt) error
 	Stop(ctx context.Context, run string, by gitd.Person) error
 	Decide(ctx context.Context, run string, d record.Decision) (record.Run, error)
 	Events(ctx context.Context, run string, after int64, follow bool) iter.Seq2[record.Event, error]
 	Manifest(ctx context.Context, run string) (record.Manifest, error)
 }
 
+// Prompts gives prompts to the agents of runs.
+type Prompts interface {
+	// Say sends a prompt to the agent of a run, for its next turn. The error wraps [record.ErrConflict] if the run has
+	// ended.
+	Say(ctx context.Context, run string, p record.Prompt) error
+}
+
 // API serves MCP to people's programs. Its exported fields are its options, which may be changed until the first
 // request.
 type API struct {
 	Executor Executor
+	Prompts  Prompts
 	// Engineer takes tasks. If it is nil, there are no tools for tasks.
 	Engineer *engineer.Engineer
 	// Find finds the runs and callers that arguments name.

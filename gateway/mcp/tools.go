@@ -444,7 +444,7 @@ func (api *API) goOn(ctx context.Context, who route.Who, caller, prompt string) 
 		if run.Ended() {
 			continue
 		}
-		err := api.Executor.Say(ctx, run.Name(), record.Prompt{Text: prompt, By: who.Person(gitd.Person{}), From: "mcp"})
+		err := api.Prompts.Say(ctx, run.Name(), record.Prompt{Text: prompt, By: who.Person(gitd.Person{}), From: "mcp"})
 		if err == nil {
 			return run, nil
 		}

@@ -201,7 +201,7 @@ func (p talkPane) Show(c *route.Call, page *Page, s workspace.Workspace) (templa
 
 // talk speaks to agents.
 func (api *API) talk() *conversation.Talk {
-	return &conversation.Talk{Executor: api.Executor, Find: api.Find, Names: api.Names, Named: api.Named}
+	return &conversation.Talk{Executor: api.Executor, Prompts: api.Executor.Prompts, Find: api.Find, Names: api.Names, Named: api.Named}
 }
 
 // Named updates the open pages of a caller, after the name of one of its sessions has changed.
@@ -260,7 +260,7 @@ func (api *API) talkRows(ctx context.Context, d *talkData, s workspace.Workspace
 	}
 	r := m.runs[live.Run]
 	d.Status.Live, d.Status.Run = true, live.Run
-	d.Status.InTurn, d.Status.Steers = api.Executor.InTurn(r), api.Executor.CanSteer(r)
+	d.Status.InTurn, d.Status.Steers = api.Executor.Prompts.InTurn(r), api.Executor.Prompts.CanSteer(r)
 	d.Status.Words = m.doing(t)
 	d.Status.spent(live.Usage, estimated(t, live.Run), api.budget())
 	for _, turn := range t.Turns {
@@ -714,16 +714,16 @@ func (api *API) talkAction(c *route.Call) error {
 		}
 		_, err = api.Executor.Decide(ctx, r.Name(), d)
 	case "unsay":
-		_, err = api.Executor.Unsay(ctx, r.Name(), key, by(c))
+		_, err = api.Executor.Prompts.Unsay(ctx, r.Name(), key, by(c))
 	case "resay":
-		err = api.Executor.Resay(ctx, r.Name(), key, formText(c, "text", 1<<20), by(c))
+		err = api.Executor.Prompts.Resay(ctx, r.Name(), key, formText(c, "text", 1<<20), by(c))
 	case "first":
 		err = api.first(c, r, key)
 	case "again":
 		err = api.sayAgain(c, s, r)
 	case "stop-turn":
 		var back []record.Prompt
-		if back, err = api.Executor.StopTurn(ctx, r.Name(), by(c)); err == nil && len(back) > 0 {
+		if back, err = api.Executor.Prompts.StopTurn(ctx, r.Name(), by(c)); err == nil && len(back) > 0 {
 			return api.giveBack(c, s, back)
 		}
 	case "stop":
@@ -808,7 +808,7 @@ func (api *API) first(c *route.Call, r record.Run, key string) error {
 			keys = append(keys, p.Key)
 		}
 	}
-	return api.Executor.Reorder(c.R.Context(), r.Name(), keys, by(c))
+	return api.Executor.Prompts.Reorder(c.R.Context(), r.Name(), keys, by(c))
 }
 
 // giveBack shows the workspace with the prompts that came back in the composer. A page of its own would lose them, so they are in the

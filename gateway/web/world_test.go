@@ -109,7 +109,7 @@ func openWith(t *testing.T, who route.Who, with func(*executor.Executor, *sandbo
 	w := &world{t: t, git: git, x: x, api: api}
 	api.Now = func() time.Time { return time.Now().Add(time.Duration(w.later.Load())) }
 	api.Machines = &workspace.Machines{Stats: x.Stats, Engine: "sandbox", Version: "v1", Workspaces: places, Now: time.Now}
-	api.Comments = comment.NewComments(x, &conversation.Talk{Executor: x, Find: find}, find, x.Bot, time.Now)
+	api.Comments = comment.NewComments(x, &conversation.Talk{Executor: x, Prompts: x.Prompts, Find: find}, find, x.Bot, time.Now)
 	if change != nil {
 		change(api)
 	}
