@@ -37,6 +37,7 @@ import (
 	"github.com/ramus-dev/ramus/executor/store"
 	"github.com/ramus-dev/ramus/executor/transfer"
 	"github.com/ramus-dev/ramus/executor/upstream"
+	"github.com/ramus-dev/ramus/executor/warmup"
 	"github.com/ramus-dev/ramus/executor/worktree"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/redact"
@@ -144,11 +145,12 @@ type Executor struct {
 	Repos *repos.Repos
 	// Files moves files between people and the containers of callers.
 	Files *transfer.Mover
+	// Warmer wakes containers while people type.
+	Warmer *warmup.Warmer
 	// Programs reaches the programs in the containers of callers.
 	Programs *background.Programs
 
 	life      lifetime
-	warming   warmUps
 	tuning    tuning
 	index     *index.Index
 	folder    *live.Folder
@@ -243,6 +245,8 @@ func (x *Executor) Open(ctx context.Context) error {
 		Bot: x.Bot, Secrets: x.Secrets, Quiet: x.tuning.quiet, Turn: 2 * time.Minute}
 	x.shells = &shell.Shells{Context: x.life.ctx, Fleet: x.Fleet, Quiet: x.tuning.quiet, Secrets: x.Secrets, Log: x.Log, Now: x.Now}
 	x.dialogues = x.newDialogues()
+	x.Warmer = &warmup.Warmer{Context: x.life.ctx, Go: x.life.do, Runs: x.Reader, Targets: &x.targets, Awake: x.awake,
+		MakeLayer: x.MakeLayer, Life: x.tuning.warm, Log: x.Log}
 	x.Prompts = &dialogue.Prompts{Runs: x.Reader, At: x.runs.dialogueAt, Open: x.life.err, Dialogues: x.dialogues}
 	x.targets.Runner = x.newRunner()
 	if err := x.Fleet.Open(ctx); err != nil {

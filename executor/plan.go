@@ -112,7 +112,7 @@ func (x *Executor) plan(ctx context.Context, r record.Request) (*plan, error) {
 	if p.draw {
 		known := false
 		if r.Fork == nil {
-			p.run.Caller, known = x.warming.take(r.Asker, p.run.Repo, p.run.Base)
+			p.run.Caller, known = x.Warmer.Take(r.Asker, p.run.Repo, p.run.Base)
 		}
 		if !known {
 			p.run.Caller, _ = record.RunCaller(record.NewID(2)) // ids that are drawn fit the form

@@ -2,6 +2,7 @@ package executor
 
 import (
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/executor/warmup"
 )
 
 // Stats are the numbers of /metrics and /health.
@@ -24,7 +25,7 @@ type Stats struct {
 	Portable  map[string]int64 `json:"portable,omitempty"`
 	Layers    int64            `json:"layers"`
 	// WarmUps are the containers that were woken while somebody typed.
-	WarmUps WarmUps `json:"warm_ups"`
+	WarmUps warmup.Counts `json:"warm_ups"`
 	// ChecksRun are the checks that ran, ChecksReused those whose results were known.
 	ChecksRun    int64 `json:"checks_run"`
 	ChecksReused int64 `json:"checks_reused"`
@@ -55,11 +56,10 @@ func (x *Executor) Stats() Stats {
 		Layers:       trees.Layers,
 		BranchLayers: trees.BranchLayers,
 		Salvaged:     trees.Salvaged,
+		WarmUps:      x.Warmer.Counts(),
 	}
 	s.Mounted, s.Unpacked = x.deps.Counts()
 	s.ChecksRun, s.ChecksReused = x.tally.checksRun.Load(), x.tally.checksReused.Load()
-	w := &x.warming
-	s.WarmUps = WarmUps{Begun: w.begun.Load(), Refused: w.refused.Load(), Taken: w.taken.Load(), GivenBack: w.givenBack.Load()}
 	s.Cleared, s.Clearing = x.Fleet.Cleared()
 	for _, h := range x.Fleet.List(x.life.ctx) {
 		s.Hosts[h.State]++

@@ -70,7 +70,7 @@ func TestWarmUp(t *testing.T) {
 
 	otter := caller(t, "run:otter")
 	for range 2 {
-		if !w.x.WarmUp(otter, ada) {
+		if !w.x.Warmer.WarmUp(otter, ada) {
 			t.Fatal("otter is not woken")
 		}
 	}
@@ -83,12 +83,12 @@ func TestWarmUp(t *testing.T) {
 	if n := starts("run:otter"); n != 3 {
 		t.Errorf("the command started a container, of %d", n)
 	}
-	if !w.x.WarmUp(otter, bo) {
+	if !w.x.Warmer.WarmUp(otter, bo) {
 		t.Error("another person who types does not keep it")
 	}
 
 	// Each person has two at most.
-	if !w.x.WarmUp(caller(t, "run:heron"), ada) || w.x.WarmUp(caller(t, "run:ibis"), ada) || w.x.WarmUp(caller(t, "run:nobody"), ada) {
+	if !w.x.Warmer.WarmUp(caller(t, "run:heron"), ada) || w.x.Warmer.WarmUp(caller(t, "run:ibis"), ada) || w.x.Warmer.WarmUp(caller(t, "run:nobody"), ada) {
 		t.Error("one person has not two containers")
 	}
 	if st := w.x.Stats().WarmUps; st.Begun != 2 || st.Refused != 2 {
@@ -99,7 +99,7 @@ func TestWarmUp(t *testing.T) {
 	w.x.SetWarm(time.Millisecond)
 	ibis := caller(t, "run:ibis")
 	refs := w.inRepo("for-each-ref")
-	if !w.x.WarmUp(ibis, bo) {
+	if !w.x.Warmer.WarmUp(ibis, bo) {
 		t.Fatal("ibis is not woken")
 	}
 	until("ibis is given back", func() bool { return w.x.Stats().WarmUps.GivenBack == 1 })
@@ -107,11 +107,11 @@ func TestWarmUp(t *testing.T) {
 	if after := w.inRepo("for-each-ref"); after != refs || starts("run:ibis") != 2 {
 		t.Errorf("%d starts; refs\n%s\nwant\n%s", starts("run:ibis"), after, refs)
 	}
-	if err := w.x.Expect(t.Context(), "none", ada); err == nil {
+	if err := w.x.Warmer.Expect(t.Context(), "none", ada); err == nil {
 		t.Error("there is a repository none")
 	}
 	if w.keeper == nil {
-		if err := w.x.Expect(t.Context(), "demo", ada); err != nil {
+		if err := w.x.Warmer.Expect(t.Context(), "demo", ada); err != nil {
 			t.Error(err)
 		}
 		return
@@ -142,7 +142,7 @@ func TestWarmUp(t *testing.T) {
 	}
 	w.x.SetWarm(time.Hour)
 	for range 2 {
-		if err := w.x.Expect(t.Context(), "demo", bo); err != nil {
+		if err := w.x.Warmer.Expect(t.Context(), "demo", bo); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -164,7 +164,7 @@ func TestWarmUp(t *testing.T) {
 	// One that nobody begins is given back.
 	w.x.SetWarm(time.Millisecond)
 	given, begun := w.x.Stats().WarmUps.GivenBack, len(expected())
-	if err := w.x.Expect(t.Context(), "demo", gitd.Person{Name: "Di", Email: "di@example.org", ID: "d"}); err != nil {
+	if err := w.x.Warmer.Expect(t.Context(), "demo", gitd.Person{Name: "Di", Email: "di@example.org", ID: "d"}); err != nil {
 		t.Fatal(err)
 	}
 	until("the container is given back", func() bool { return w.x.Stats().WarmUps.GivenBack == given+1 })

@@ -12,7 +12,7 @@ func (api *API) warmWorkspace(c *route.Call) error {
 	if err != nil {
 		return err
 	}
-	api.Executor.WarmUp(s.Caller, by(c))
+	api.Executor.Warmer.WarmUp(s.Caller, by(c))
 	c.W.WriteHeader(http.StatusNoContent)
 	return nil
 }
@@ -33,7 +33,7 @@ func (api *API) warmRepo(c *route.Call) error {
 	if !c.Who.SeesBranch(r.Name(), base) || !c.Who.GrantIn(r.Name()).MayWrite(r.Name()) {
 		return route.NewProblem(route.KindDenied, "you may not begin workspaces of %s", r.Name())
 	}
-	if err := api.Executor.Expect(c.R.Context(), r.Name(), by(c)); err != nil {
+	if err := api.Executor.Warmer.Expect(c.R.Context(), r.Name(), by(c)); err != nil {
 		return err
 	}
 	c.W.WriteHeader(http.StatusNoContent)

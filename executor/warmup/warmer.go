@@ -1,9 +1,10 @@
-package executor
+package warmup
 
 import (
 	"cmp"
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -11,6 +12,8 @@ import (
 
 	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/executor/runs"
+	"github.com/ramus-dev/ramus/executor/step"
 	"github.com/ramus-dev/ramus/executor/worktree"
 	"github.com/ramus-dev/ramus/gitd"
 )
@@ -22,8 +25,8 @@ const (
 	warmPerPerson = 2
 )
 
-// WarmUps are the numbers of warm-ups since the start.
-type WarmUps struct {
+// Counts are the numbers of warm-ups since the start.
+type Counts struct {
 	// Begun were begun, and Refused were not, because there was no room or the person had too many.
 	Begun   int64 `json:"begun"`
 	Refused int64 `json:"refused"`
@@ -32,8 +35,23 @@ type WarmUps struct {
 	GivenBack int64 `json:"given_back"`
 }
 
-// warmUps has the warm-ups in progress. The zero value has none.
-type warmUps struct {
+// Warmer has the warm-ups in progress. Its exported fields are set before the first use. All are required unless their
+// comment describes the zero value. Methods are safe for concurrent use.
+type Warmer struct {
+	// Context ends with the server, with cause [record.ErrClosed].
+	Context context.Context
+	// Go runs f in the background. It does not, and returns false, if the server is closing.
+	Go      func(f func()) bool
+	Runs    *runs.Reader
+	Targets *step.Targets
+	// Awake returns a lease of a caller's container, which is made if there is none.
+	Awake func(ctx context.Context, c record.Caller, by gitd.Person) (*step.Target, *containers.Lease, error)
+	// MakeLayer makes the layers of a branch's tip.
+	MakeLayer func(ctx context.Context, repo, branch string) error
+	// Life is how long a container waits after each time that the person typed. The default is 90 s.
+	Life time.Duration
+	Log  *slog.Logger
+
 	mu       sync.Mutex // guards by and expected
 	by       map[record.Caller]*warmUp
 	expected map[string]record.Caller // new callers with a container, by the person and the repository, see expectation
@@ -51,8 +69,7 @@ type warmUp struct {
 // WarmUp wakes the container of a caller that sleeps, for a person who types a prompt. It returns at once. The container goes to sleep
 // again if no run begins for 90 seconds after the last call. Nothing is done if it is awake, if that would make others wait, or if the
 // person has two such containers. It reports whether the container is being kept for the person.
-func (x *Executor) WarmUp(c record.Caller, by gitd.Person) bool {
-	w := &x.warming
+func (w *Warmer) WarmUp(c record.Caller, by gitd.Person) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if old := w.by[c]; old != nil {
@@ -62,55 +79,59 @@ func (x *Executor) WarmUp(c record.Caller, by gitd.Person) bool {
 		}
 		return true
 	}
-	if slices.Contains(x.Fleet.Keys(), c.String()) {
+	if slices.Contains(w.Runs.Fleet.Keys(), c.String()) {
 		return false
 	}
-	return w.begin(x, c, by, func(ctx context.Context) (*containers.Lease, error) {
-		_, lease, err := x.awake(ctx, c, by)
+	return w.begin(c, by, func(ctx context.Context) (*containers.Lease, error) {
+		_, lease, err := w.Awake(ctx, c, by)
 		return lease, err
 	})
 }
 
 // begin has a container of a caller woken by acquire, and kept for a person. mu is held. It reports whether there is room for that.
-func (w *warmUps) begin(x *Executor, c record.Caller, by gitd.Person, acquire func(context.Context) (*containers.Lease, error)) bool {
+func (w *Warmer) begin(c record.Caller, by gitd.Person, acquire func(context.Context) (*containers.Lease, error)) bool {
 	mine := 0
 	for _, other := range w.by {
 		if other.person == personOf(by) {
 			mine++
 		}
 	}
-	if x.life.ctx.Err() != nil || mine >= warmPerPerson || x.Fleet.Room() == 0 {
+	if w.Context.Err() != nil || mine >= warmPerPerson || w.Runs.Fleet.Room() == 0 {
 		w.refused.Add(1)
 		return false
 	}
 	if w.by == nil {
 		w.by, w.expected = map[record.Caller]*warmUp{}, map[string]record.Caller{}
 	}
-	one := &warmUp{person: personOf(by), life: cmp.Or(x.tuning.warm, warmFor), again: make(chan struct{}, 1)}
+	one := &warmUp{person: personOf(by), life: cmp.Or(w.Life, warmFor), again: make(chan struct{}, 1)}
 	w.by[c] = one
-	w.begun.Add(1)
-	x.life.wg.Go(func() {
-		if err := x.keepWarm(c, one, acquire); err != nil && x.life.ctx.Err() == nil {
-			x.Log.Warn("cannot keep a container for somebody who types", "caller", c.String(), "err", err)
+	if !w.Go(func() {
+		if err := w.keep(c, one, acquire); err != nil && w.Context.Err() == nil {
+			w.Log.Warn("cannot keep a container for somebody who types", "caller", c.String(), "err", err)
 		}
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		delete(w.by, c)
-	})
+	}) {
+		delete(w.by, c)
+		w.refused.Add(1)
+		return false
+	}
+	w.begun.Add(1)
 	return true
 }
 
 // personOf returns the key of a person in the bounds of warm-ups.
 func personOf(by gitd.Person) string { return by.ID + " " + by.Email }
 
-// keepWarm holds the container of a caller until a run uses it or the time is over.
-func (x *Executor) keepWarm(c record.Caller, one *warmUp, acquire func(context.Context) (*containers.Lease, error)) error {
-	ctx, cancel := context.WithTimeout(x.life.ctx, warmMost)
+// keep holds the container of a caller until a run uses it or the time is over.
+func (w *Warmer) keep(c record.Caller, one *warmUp, acquire func(context.Context) (*containers.Lease, error)) error {
+	ctx, cancel := context.WithTimeout(w.Context, warmMost)
 	defer cancel()
-	runs := len(x.index.OfCaller(c))
+	runs := len(w.Runs.Index.OfCaller(c))
 	lease, err := acquire(ctx)
 	if err != nil {
-		x.warming.forget(c)
+		w.forget(c)
 		return err
 	}
 	for waits := true; waits; {
@@ -125,57 +146,57 @@ func (x *Executor) keepWarm(c record.Caller, one *warmUp, acquire func(context.C
 		timer.Stop()
 	}
 	lease.Release()
-	if x.warming.forget(c) { // no run can get it any more
-		x.warming.givenBack.Add(1)
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(x.life.ctx), worktree.Housekeeping)
+	if w.forget(c) { // no run can get it any more
+		w.givenBack.Add(1)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(w.Context), worktree.Housekeeping)
 		defer cancel()
-		return x.Fleet.Remove(ctx, c.String())
+		return w.Runs.Fleet.Remove(ctx, c.String())
 	}
-	return x.giveBack(c, runs)
+	return w.giveBack(c, runs)
 }
 
 // giveBack removes the container of a caller that had so many runs before it was woken, if nothing has used it since.
-func (x *Executor) giveBack(c record.Caller, runs int) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(x.life.ctx), worktree.Housekeeping)
+func (w *Warmer) giveBack(c record.Caller, runs int) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(w.Context), worktree.Housekeeping)
 	defer cancel()
-	repo, base, err := x.HomeRepo(ctx, c)
+	repo, base, err := w.Runs.HomeRepo(ctx, c)
 	if errors.Is(err, record.ErrNotFound) {
-		return x.Fleet.Remove(ctx, c.String()) // it was removed meanwhile
+		return w.Runs.Fleet.Remove(ctx, c.String()) // it was removed meanwhile
 	}
 	if err != nil {
 		return err
 	}
 	// A closing executor does not wait for a run at work, which keeps its turn.
-	waiting, stop := context.WithTimeout(x.life.ctx, worktree.Housekeeping)
+	waiting, stop := context.WithTimeout(w.Context, worktree.Housekeeping)
 	defer stop()
-	release, err := x.targets.Of(c, repo, base).Acquire(waiting)
+	release, err := w.Targets.Of(c, repo, base).Acquire(waiting)
 	if errors.Is(err, record.ErrClosed) {
-		x.warming.taken.Add(1)
+		w.taken.Add(1)
 		return nil
 	}
 	if err != nil {
 		return err
 	}
 	defer release()
-	if len(x.index.OfCaller(c)) > runs {
-		x.warming.taken.Add(1)
+	if len(w.Runs.Index.OfCaller(c)) > runs {
+		w.taken.Add(1)
 		return nil
 	}
 	used := func(h containers.HostStatus) bool { return h.Leases > 0 || h.Live > 0 }
-	if slices.ContainsFunc(x.Fleet.List(ctx, c.String()), used) {
-		x.warming.taken.Add(1) // by a terminal, or by files
+	if slices.ContainsFunc(w.Runs.Fleet.List(ctx, c.String()), used) {
+		w.taken.Add(1) // by a terminal, or by files
 		return nil
 	}
-	x.warming.givenBack.Add(1)
-	return x.Fleet.Remove(ctx, c.String())
+	w.givenBack.Add(1)
+	return w.Runs.Fleet.Remove(ctx, c.String())
 }
 
 // Expect prepares for the first run of a new caller of a repository, while a person types its prompt, and returns at once. A container is
 // bound to the work tree of a caller whose name is drawn, which the first new caller of the person in the repository gets. It is removed
 // if there is none for 90 seconds after the last call. Without a Keeper, a container is made for the pool, which is removed when nobody
 // asks for one for an hour.
-func (x *Executor) Expect(ctx context.Context, name string, by gitd.Person) error {
-	repo, err := x.Git.Repo(name)
+func (w *Warmer) Expect(ctx context.Context, name string, by gitd.Person) error {
+	repo, err := w.Runs.Git.Repo(name)
 	if err != nil {
 		return err
 	}
@@ -183,8 +204,8 @@ func (x *Executor) Expect(ctx context.Context, name string, by gitd.Person) erro
 	if err != nil {
 		return err
 	}
-	x.Fleet.Expect(x.targets.Runner.NewTarget(record.Caller{}, repo, base).Request("", by, nil))
-	if x.Fleet.Keeper == nil {
+	w.Runs.Fleet.Expect(w.Targets.Runner.NewTarget(record.Caller{}, repo, base).Request("", by, nil))
+	if w.Runs.Fleet.Keeper == nil {
 		return nil
 	}
 	at, err := repo.Resolve(ctx, "refs/heads/"+base)
@@ -194,7 +215,7 @@ func (x *Executor) Expect(ctx context.Context, name string, by gitd.Person) erro
 	if err != nil {
 		return err
 	}
-	w, key := &x.warming, expectation(by, name, base)
+	key := expectation(by, name, base)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if old := w.by[w.expected[key]]; old != nil {
@@ -205,11 +226,11 @@ func (x *Executor) Expect(ctx context.Context, name string, by gitd.Person) erro
 		return nil
 	}
 	c, err := record.RunCaller(record.NewID(2))
-	if err != nil || len(x.index.OfCaller(c)) > 0 {
+	if err != nil || len(w.Runs.Index.OfCaller(c)) > 0 {
 		return err
 	}
-	if w.begin(x, c, by, func(ctx context.Context) (*containers.Lease, error) {
-		return x.bindExpected(ctx, c, repo, base, at, by)
+	if w.begin(c, by, func(ctx context.Context) (*containers.Lease, error) {
+		return w.bindExpected(ctx, c, repo, base, at, by)
 	}) {
 		w.expected[key] = c
 	}
@@ -217,11 +238,11 @@ func (x *Executor) Expect(ctx context.Context, name string, by gitd.Person) erro
 }
 
 // bindExpected gives a caller that has no branch yet a container with a commit of the base.
-func (x *Executor) bindExpected(ctx context.Context, c record.Caller, repo *gitd.Repo, base string, at gitd.Hash, by gitd.Person) (*containers.Lease, error) {
-	if err := x.MakeLayer(ctx, repo.Name(), base); err != nil && !errors.Is(err, gitd.ErrNotFound) {
+func (w *Warmer) bindExpected(ctx context.Context, c record.Caller, repo *gitd.Repo, base string, at gitd.Hash, by gitd.Person) (*containers.Lease, error) {
+	if err := w.MakeLayer(ctx, repo.Name(), base); err != nil && !errors.Is(err, gitd.ErrNotFound) {
 		return nil, err
 	}
-	t := x.targets.Of(c, repo, base)
+	t := w.Targets.Of(c, repo, base)
 	release, err := t.Acquire(ctx)
 	if err != nil {
 		return nil, err
@@ -237,8 +258,13 @@ func expectation(by gitd.Person, repo, base string) string {
 	return personOf(by) + "\x00" + repo + "\x00" + base
 }
 
-// take returns the new caller that has a container for a person in a repository, once.
-func (w *warmUps) take(by gitd.Person, repo, base string) (record.Caller, bool) {
+// Counts returns the numbers of warm-ups since the start.
+func (w *Warmer) Counts() Counts {
+	return Counts{Begun: w.begun.Load(), Refused: w.refused.Load(), Taken: w.taken.Load(), GivenBack: w.givenBack.Load()}
+}
+
+// Take returns the new caller that has a container for a person in a repository, once.
+func (w *Warmer) Take(by gitd.Person, repo, base string) (record.Caller, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	key := expectation(by, repo, base)
@@ -248,7 +274,7 @@ func (w *warmUps) take(by gitd.Person, repo, base string) (record.Caller, bool) 
 }
 
 // forget has nobody take a new caller any more. It reports whether somebody could.
-func (w *warmUps) forget(c record.Caller) bool {
+func (w *Warmer) forget(c record.Caller) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for key, one := range w.expected {
