@@ -43,7 +43,7 @@ func (x *Executor) Additions(ctx context.Context, c record.Caller) ([]record.Add
 	if err != nil {
 		return nil, err
 	}
-	return x.planner().Known(ctx, x.index.OfCaller(c), repo.Name())
+	return x.planner().Known(ctx, x.Index.OfCaller(c), repo.Name())
 }
 
 // alone returns an [record.ErrConflict] if a caller has additional repositories. what cannot work in these.
@@ -69,7 +69,7 @@ func (p *plan) planAdditions(ctx context.Context, r record.Request) (err error) 
 	}
 	planner := p.x.planner()
 	if r.Fork != nil || !p.fresh {
-		if w.Known, err = planner.Known(ctx, p.x.index.OfCaller(from), w.Home); err != nil {
+		if w.Known, err = planner.Known(ctx, p.x.Index.OfCaller(from), w.Home); err != nil {
 			return err
 		}
 	}
@@ -116,7 +116,7 @@ func (p *plan) drawCaller(ctx context.Context, attempt int) {
 // whole returns the target of a caller with its additional repositories, for work on its branches between runs.
 func (x *Executor) whole(ctx context.Context, c record.Caller, repo *gitd.Repo, base string) (*step.Target, error) {
 	t := x.targets.Of(c, repo, base)
-	with, err := x.planner().Known(ctx, x.index.OfCaller(c), repo.Name())
+	with, err := x.planner().Known(ctx, x.Index.OfCaller(c), repo.Name())
 	if err != nil {
 		return nil, err
 	}

@@ -100,7 +100,7 @@ func (x *Executor) child(ctx context.Context, parent *liveRun, s workflow.Step) 
 	if err != nil {
 		return nil, err
 	}
-	if err := x.index.Put(r); err != nil {
+	if err := x.Index.Put(r); err != nil {
 		return nil, err
 	}
 	if c.l, err = x.newLive(r, ref, files, x.targets.Of(r.Caller, repo, r.Base)); err != nil {

@@ -58,7 +58,7 @@ func (x *Executor) claimIdle(ctx context.Context, kind record.Kind, r record.Req
 	if err != nil {
 		return record.Run{}, false, err
 	}
-	return p.run, true, x.index.Put(p.run)
+	return p.run, true, x.Index.Put(p.run)
 }
 
 // AgentNames returns the names of the agents that requests may name.
@@ -70,7 +70,7 @@ func (x *Executor) Settled(ctx context.Context, c record.Caller, id string) (rec
 	for {
 		l := x.runs.alive(c, id)
 		if l == nil {
-			r, known := x.index.Get(c,
+			r, known := x.Index.Get(c,
 				id) // after alive, because the index has a run that has just ended and left the live runs
 			if !known {
 				return record.Run{}, fmt.Errorf("run %s/%s: %w", c, id, record.ErrNotFound)
@@ -194,7 +194,7 @@ func (x *Executor) Note(ctx context.Context, run string, e record.Event) error {
 		return fmt.Errorf("cannot journal in %s: %w: it was begun or ended meanwhile", r.Name(), record.ErrConflict)
 	}
 	// The journal is opened for this one event. Many claims may wait, for as long as their source does not answer.
-	j, _, err := x.folder.OpenJournal(r)
+	j, _, err := x.Folder.OpenJournal(r)
 	if err != nil {
 		return err
 	}
@@ -293,7 +293,7 @@ func (x *Executor) Tell(ctx context.Context, run string, data json.RawMessage) e
 	if x.ObserveTold != nil {
 		x.ObserveTold(r)
 	}
-	return x.index.Put(r)
+	return x.Index.Put(r)
 }
 
 // tell moves the ref of a run that ended to a commit. If the run was sealed, this is its next seal.

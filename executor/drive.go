@@ -319,7 +319,7 @@ func (x *Executor) sealAgain(l *liveRun) error {
 // sealed indexes a run that its ref has, and removes its other files.
 func (x *Executor) sealed(l *liveRun) {
 	name := l.Initial.Name()
-	if err := x.index.Put(l.Snapshot()); err != nil {
+	if err := x.Index.Put(l.Snapshot()); err != nil {
 		x.Log.Error("cannot index a run; `ramus reindex` repairs the index", "run", name, "err", err)
 	}
 	x.discard(l.Initial)
@@ -327,14 +327,14 @@ func (x *Executor) sealed(l *liveRun) {
 
 // discard removes a run's files in live/, because its ref has them now.
 func (x *Executor) discard(r record.Run) {
-	if err := x.folder.Remove(r); err != nil {
+	if err := x.Folder.Remove(r); err != nil {
 		x.Log.Warn("cannot remove the live files of a run that is sealed", "run", r.Name(), "err", err)
 	}
 }
 
 // resumeAll continues every run that had not ended when the last process did.
 func (x *Executor) resumeAll(ctx context.Context) error {
-	claimed, err := x.index.Claimed()
+	claimed, err := x.Index.Claimed()
 	if err != nil {
 		return err
 	}
@@ -347,11 +347,11 @@ func (x *Executor) resumeAll(ctx context.Context) error {
 	if err := x.sweepSecrets(); err != nil {
 		return err
 	}
-	for _, r := range x.index.All() {
+	for _, r := range x.Index.All() {
 		if r.Passive() {
 			continue // its owner takes it up, see Untold and Standing
 		}
-		_, statErr := os.Stat(x.folder.Journal(r))
+		_, statErr := os.Stat(x.Folder.Journal(r))
 		if r.Ended() && statErr != nil || r.State == record.StateAwaitingReview && statErr != nil || r.Sub {
 			continue
 		}
@@ -393,7 +393,7 @@ func (x *Executor) indexClaim(ctx context.Context, name, ref string) error {
 	if err != nil {
 		return err
 	}
-	return x.index.Put(r)
+	return x.Index.Put(r)
 }
 
 // resume continues a run from its journal.
@@ -447,7 +447,7 @@ func (x *Executor) reopen(ctx context.Context, r record.Run) (*liveRun, error) {
 		return nil, err
 	}
 	if kept.Ended() {
-		if err := x.index.Put(kept); err != nil {
+		if err := x.Index.Put(kept); err != nil {
 			return nil, err
 		}
 		x.discard(kept)
@@ -478,7 +478,7 @@ func (x *Executor) reopen(ctx context.Context, r record.Run) (*liveRun, error) {
 
 // restoreJournal puts the sealed journal of a run that waited back into live/.
 func (x *Executor) restoreJournal(ctx context.Context, repo *gitd.Repo, ref gitd.Hash, r record.Run) error {
-	path := x.folder.Journal(r)
+	path := x.Folder.Journal(r)
 	if _, err := os.Stat(path); err == nil {
 		return nil
 	}

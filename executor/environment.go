@@ -67,7 +67,7 @@ func (x *Executor) keep(ctx context.Context, key string, h *containers.Host) {
 	}
 	s, err := x.Settings.Read(ctx, repo, base)
 	if err == nil && len(s.Keep) > 0 {
-		err = prepare.KeptOf(x.artifacts.Bucket, repo.Name(), c).Save(ctx, h, s.Keep)
+		err = prepare.KeptOf(x.Artifacts.Bucket, repo.Name(), c).Save(ctx, h, s.Keep)
 	}
 	if err != nil {
 		x.Log.Warn("files of a container are not kept", "caller", c, "err", err)
@@ -91,7 +91,7 @@ func (x *Executor) ProposeSettings(ctx context.Context, c record.Caller) (record
 		return record.Request{}, err
 	}
 	var setup []string
-	for _, r := range x.index.OfCaller(c) {
+	for _, r := range x.Index.OfCaller(c) {
 		if r.Exec != nil && r.Exec.Setup && r.State == record.StateComplete && r.Repo == repo.Name() {
 			setup = append(setup, r.Command)
 		}

@@ -133,28 +133,26 @@ type Executor struct {
 	Log         *slog.Logger
 	Now         func() time.Time
 
-	*runs.Reader // of the runs of all callers; made by Open
+	// Reader reads the runs of all callers. Open sets it.
+	runs.Reader
 
-	// The parts of an open executor. Open makes them.
+	// The parts of an executor. Open sets their fields. They may be handed on before, and used after.
 
 	// Search finds words in runs.
-	Search *search.Searcher
+	Search search.Searcher
 	// Prompts gives prompts to the agents of runs.
-	Prompts *dialogue.Prompts
+	Prompts dialogue.Prompts
 	// Repos removes, renames and moves repositories.
-	Repos *repos.Repos
+	Repos repos.Repos
 	// Files moves files between people and the containers of callers.
-	Files *transfer.Mover
+	Files transfer.Mover
 	// Warmer wakes containers while people type.
-	Warmer *warmup.Warmer
+	Warmer warmup.Warmer
 	// Programs reaches the programs in the containers of callers.
-	Programs *background.Programs
+	Programs background.Programs
 
 	life      lifetime
 	tuning    tuning
-	index     *index.Index
-	folder    *live.Folder
-	artifacts *store.Store
 	viewer    *browse.Viewer
 	archive   *archive.Archive
 	chain     *seal.Chain
@@ -210,14 +208,15 @@ func (x *Executor) Open(ctx context.Context) error {
 		x.Settings.SetBounds(x.bounds())
 	}
 	x.life.begin(ctx)
-	x.folder = &live.Folder{Dir: filepath.Join(x.Data, "live"), Secrets: x.Secrets, Now: x.Now}
-	if err := os.MkdirAll(x.folder.Dir, 0o700); err != nil {
+	x.Reader = runs.Reader{Context: x.life.ctx, Git: x.Git, Fleet: x.Fleet, Live: &x.runs}
+	x.Folder = &live.Folder{Dir: filepath.Join(x.Data, "live"), Secrets: x.Secrets, Now: x.Now}
+	if err := os.MkdirAll(x.Folder.Dir, 0o700); err != nil {
 		return fmt.Errorf("cannot open the data folder: %w", err)
 	}
-	if x.artifacts, err = store.Open(filepath.Join(x.Data, "artifacts"), x.Store); err != nil {
+	if x.Artifacts, err = store.Open(filepath.Join(x.Data, "artifacts"), x.Store); err != nil {
 		return err
 	}
-	x.artifacts.Now = x.Now
+	x.Artifacts.Now = x.Now
 	if err := os.RemoveAll(x.exports()); err != nil {
 		return fmt.Errorf("cannot open the data folder: %w", err)
 	}
@@ -227,12 +226,10 @@ func (x *Executor) Open(ctx context.Context) error {
 	if err := x.openIndex(ctx); err != nil {
 		return err
 	}
-	x.Reader = &runs.Reader{Context: x.life.ctx, Git: x.Git, Fleet: x.Fleet, Index: x.index, Folder: x.folder, Artifacts: x.artifacts,
-		Live: &x.runs}
-	x.Search = &search.Searcher{Context: x.life.ctx, Go: x.life.do, Path: filepath.Join(x.Data, "search.db"), Runs: x.Reader, Log: x.Log}
-	x.Programs = &background.Programs{Adopt: x.adopt, Secrets: x.Secrets}
+	x.Search = search.Searcher{Context: x.life.ctx, Go: x.life.do, Path: filepath.Join(x.Data, "search.db"), Runs: &x.Reader, Log: x.Log}
+	x.Programs = background.Programs{Adopt: x.adopt, Secrets: x.Secrets}
 	if err := x.openTrees(); err != nil {
-		return errors.Join(err, x.index.Close())
+		return errors.Join(err, x.Index.Close())
 	}
 	x.Fleet.Ending = x.keep
 	x.bases = x.newBases()
@@ -241,20 +238,20 @@ func (x *Executor) Open(ctx context.Context) error {
 	x.viewer = x.newViewer()
 	x.archive = x.newArchive()
 	x.Repos = x.newRepos()
-	x.Files = &transfer.Mover{Context: x.life.ctx, Git: x.Git, Dir: filepath.Join(x.Data, "uploads"), Awake: x.awake, Alone: x.alone,
+	x.Files = transfer.Mover{Context: x.life.ctx, Git: x.Git, Dir: filepath.Join(x.Data, "uploads"), Awake: x.awake, Alone: x.alone,
 		Bot: x.Bot, Secrets: x.Secrets, Quiet: x.tuning.quiet, Turn: 2 * time.Minute}
 	x.shells = &shell.Shells{Context: x.life.ctx, Fleet: x.Fleet, Quiet: x.tuning.quiet, Secrets: x.Secrets, Log: x.Log, Now: x.Now}
 	x.dialogues = x.newDialogues()
-	x.Warmer = &warmup.Warmer{Context: x.life.ctx, Go: x.life.do, Runs: x.Reader, Targets: &x.targets, Awake: x.awake,
+	x.Warmer = warmup.Warmer{Context: x.life.ctx, Go: x.life.do, Runs: &x.Reader, Targets: &x.targets, Awake: x.awake,
 		MakeLayer: x.MakeLayer, Life: x.tuning.warm, Log: x.Log}
-	x.Prompts = &dialogue.Prompts{Runs: x.Reader, At: x.runs.dialogueAt, Open: x.life.err, Dialogues: x.dialogues}
+	x.Prompts = dialogue.Prompts{Runs: &x.Reader, At: x.runs.dialogueAt, Open: x.life.err, Dialogues: x.dialogues}
 	x.targets.Runner = x.newRunner()
 	if err := x.Fleet.Open(ctx); err != nil {
 		x.life.end()
 		x.life.wg.Wait()
 		x.services.Close()
 		x.trees.Close()
-		return errors.Join(err, x.index.Close())
+		return errors.Join(err, x.Index.Close())
 	}
 	if err := errors.Join(x.resumeAll(ctx), x.bases.Open(x.life.ctx)); err != nil {
 		return errors.Join(err, x.Close(ctx, true))
@@ -282,7 +279,7 @@ func (x *Executor) openTrees() error {
 	x.deps = &deps.Cache{
 		Git:    x.Git,
 		Trees:  x.trees,
-		Bucket: x.artifacts.Bucket,
+		Bucket: x.Artifacts.Bucket,
 		Egress: x.egress,
 		Log:    x.Log,
 	}
@@ -326,8 +323,8 @@ func (x *Executor) newArchive() *archive.Archive {
 		Context:  x.life.ctx,
 		Go:       x.life.wg.Go,
 		Git:      x.Git,
-		Folder:   x.folder,
-		Store:    x.artifacts,
+		Folder:   x.Folder,
+		Store:    x.Artifacts,
 		Chain:    x.chain,
 		Find:     x.Run,
 		Manifest: x.Manifest,
@@ -341,14 +338,14 @@ func (x *Executor) newArchive() *archive.Archive {
 }
 
 // newRepos returns the repositories of the server.
-func (x *Executor) newRepos() *repos.Repos {
-	return &repos.Repos{
+func (x *Executor) newRepos() repos.Repos {
+	return repos.Repos{
 		Git:         x.Git,
-		Runs:        x.Reader,
+		Runs:        &x.Reader,
 		Stop:        x.Stop,
 		Open:        x.life.err,
 		Data:        x.Data,
-		Artifacts:   x.artifacts,
+		Artifacts:   x.Artifacts,
 		Shared:      x.Store != nil,
 		Trees:       x.trees,
 		Deps:        x.deps,
@@ -417,20 +414,20 @@ func (x *Executor) defaults() {
 func (x *Executor) openIndex(ctx context.Context) (err error) {
 	path := filepath.Join(x.Data, "index.db")
 	var fresh bool
-	x.index, fresh, err = index.Open(path)
+	x.Index, fresh, err = index.Open(path)
 	if errors.Is(err, index.ErrDamaged) || errors.Is(err, bolterrors.ErrInvalid) ||
 		errors.Is(err, bolterrors.ErrChecksum) || errors.Is(err, bolterrors.ErrVersionMismatch) {
 		x.Log.Warn("the index is damaged and is rebuilt from the refs", "err", err)
 		if err := os.Remove(path); err != nil {
 			return fmt.Errorf("cannot remove the damaged index: %w", err)
 		}
-		x.index, fresh, err = index.Open(path)
+		x.Index, fresh, err = index.Open(path)
 	}
 	if err != nil {
 		return err
 	}
 	if !fresh {
-		if err = x.index.Load(); err == nil {
+		if err = x.Index.Load(); err == nil {
 			return x.forgetGone(ctx)
 		}
 		x.Log.Warn("the index is damaged and is rebuilt from the refs", "err", err)
@@ -444,7 +441,7 @@ func (x *Executor) openIndex(ctx context.Context) (err error) {
 func (x *Executor) forgetGone(ctx context.Context) error {
 	seen := make(map[string]bool)
 	var gone []record.Run
-	for _, r := range x.index.All() {
+	for _, r := range x.Index.All() {
 		there, known := seen[r.Repo]
 		if !known {
 			_, err := x.Git.Repo(r.Repo)
@@ -465,7 +462,7 @@ func (x *Executor) forgetGone(ctx context.Context) error {
 
 // Reindex rebuilds the index from refs alone.
 func (x *Executor) Reindex(ctx context.Context) (int, error) {
-	return x.index.Rebuild(func() ([]record.Run, error) { return index.ReadRuns(ctx, x.Git) })
+	return x.Index.Rebuild(func() ([]record.Run, error) { return index.ReadRuns(ctx, x.Git) })
 }
 
 // Close stops taking work. It does not end runs. They continue at the next Open. Containers are left for the next
@@ -491,5 +488,5 @@ func (x *Executor) Close(ctx context.Context, keep bool) error {
 	}
 	err = errors.Join(err, x.Fleet.Close(ctx, keep))
 	<-ended // with the fleet closed every container's connection is, and nothing can hang on one
-	return errors.Join(err, x.Search.Close(), x.index.Close())
+	return errors.Join(err, x.Search.Close(), x.Index.Close())
 }

@@ -120,8 +120,4 @@ func (x *Executor) TakeTurn(ctx context.Context, c record.Caller) (func(), error
 }
 
 // SetWarm sets how long a container waits for a prompt.
-func (x *Executor) SetWarm(d time.Duration) {
-	if x.tuning.warm = d; x.Warmer != nil {
-		x.Warmer.Life = d
-	}
-}
+func (x *Executor) SetWarm(d time.Duration) { x.tuning.warm, x.Warmer.Life = d, d }

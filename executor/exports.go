@@ -15,9 +15,9 @@ func (x *Executor) Exporter(repo *gitd.Repo) *export.Exporter {
 
 // Importer returns the importer of the server.
 func (x *Executor) Importer() *export.Importer {
-	return &export.Importer{Git: x.Git, Store: x.artifacts, Chain: x.chain, Dir: x.exports(), Bot: x.Bot, Now: x.Now,
-		Claim: x.index.Claim, Index: x.index.Put,
-		Taken: func(c record.Caller) bool { return len(x.index.OfCaller(c)) > 0 }}
+	return &export.Importer{Git: x.Git, Store: x.Artifacts, Chain: x.chain, Dir: x.exports(), Bot: x.Bot, Now: x.Now,
+		Claim: x.Index.Claim, Index: x.Index.Put,
+		Taken: func(c record.Caller) bool { return len(x.Index.OfCaller(c)) > 0 }}
 }
 
 // exports is the folder of files that are being exported or imported. The executor empties it when it starts.

@@ -80,7 +80,7 @@ func (p *plan) setFork(ctx context.Context, f record.Fork) error {
 // setForkOfKept sets the commit at which a fork of a caller without a branch begins. It is a commit that was kept of
 // the caller's work.
 func (p *plan) setForkOfKept(ctx context.Context, f record.Fork, of record.Caller) error {
-	for _, r := range slices.Backward(p.x.index.OfCaller(of)) {
+	for _, r := range slices.Backward(p.x.Index.OfCaller(of)) {
 		if p.run.Repo != "" && p.run.Repo != r.Repo {
 			continue
 		}

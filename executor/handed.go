@@ -64,7 +64,7 @@ func (x *Executor) sweepSecrets() error {
 		return nil
 	}
 	open := make(map[string]bool)
-	for _, r := range x.index.All() {
+	for _, r := range x.Index.All() {
 		open[r.Name()] = !r.Ended()
 	}
 	return x.SecretStore.RemoveRuns(func(run string) bool { return open[run] })

@@ -40,7 +40,7 @@ type runFiles struct {
 
 // newLive prepares a run to be worked on. It opens its journal, or makes it.
 func (x *Executor) newLive(r record.Run, ref gitd.Hash, files runFiles, t *step.Target) (*liveRun, error) {
-	run, err := x.folder.Open(r)
+	run, err := x.Folder.Open(r)
 	if err != nil {
 		return nil, err
 	}

@@ -79,7 +79,7 @@ func (x *Executor) removeCaller(ctx context.Context, t *step.Target) (Removed, e
 	if err := x.Fleet.Remove(ctx, t.Caller.String()); err != nil {
 		return done, err
 	}
-	if err := prepare.KeptOf(x.artifacts.Bucket, t.Repo.Name(), t.Caller).Delete(ctx); err != nil {
+	if err := prepare.KeptOf(x.Artifacts.Bucket, t.Repo.Name(), t.Caller).Delete(ctx); err != nil {
 		return done, err
 	}
 	for _, o := range t.Others.All() {

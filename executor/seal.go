@@ -48,7 +48,7 @@ func (x *Executor) Verify(ctx context.Context, v Verification) (seal.Report, err
 	}
 	c := seal.Check{Repo: v.Repo, Signers: x.chain.Signers(), Since: v.Since,
 		Open: func(ctx context.Context, f record.ManifestFile) (io.ReadCloser, error) {
-			return x.artifacts.Open(ctx, f)
+			return x.Artifacts.Open(ctx, f)
 		}}
 	if v.Run.ID != "" {
 		c.Ref = record.RunRef(v.Run.Caller, v.Run.ID)

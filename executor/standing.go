@@ -125,7 +125,7 @@ func (x *Executor) amend(ctx context.Context, run string, was int64, a Amendment
 	}
 	for _, e := range added {
 		e.Run = r.Name()
-		x.folder.Publish(e)
+		x.Folder.Publish(e)
 	}
 	return r, nil
 }
@@ -157,11 +157,11 @@ func (x *Executor) keepStanding(ctx context.Context, repo *gitd.Repo, ref gitd.H
 		return err
 	}
 	// The index is updated first. A kill between the ref and the index would leave the index late.
-	if err := x.index.Claim(r); err != nil {
+	if err := x.Index.Claim(r); err != nil {
 		return err
 	}
 	if err := repo.Update(ctx, gitd.RefUpdate{Name: record.RunRef(r.Caller, r.ID), New: commit, Old: &ref}); err != nil {
 		return err
 	}
-	return x.index.Put(r)
+	return x.Index.Put(r)
 }

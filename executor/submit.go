@@ -202,7 +202,7 @@ func (x *Executor) start(p *plan, ref gitd.Hash, a *live.Attendance) (*liveRun, 
 	if err := x.handSecrets(p.run, p.handed); err != nil {
 		x.Log.Error("a run does not get its secrets", "run", p.run.Name(), "err", err) // it fails when it begins
 	}
-	if err := x.index.Put(p.run); err != nil {
+	if err := x.Index.Put(p.run); err != nil {
 		return nil, record.Run{}, err
 	}
 	t := x.targets.Of(p.run.Caller, p.repo, p.run.Base)
@@ -298,7 +298,7 @@ func (x *Executor) claim(ctx context.Context, p *plan, old gitd.Hash) (gitd.Hash
 		if err != nil {
 			return "", fmt.Errorf("cannot claim a run: %w", err)
 		}
-		if err := x.index.Claim(p.run); err != nil {
+		if err := x.Index.Claim(p.run); err != nil {
 			return "", err
 		}
 		none := gitd.Hash("")

@@ -94,7 +94,7 @@ func (v Visitor) Picture(name string) ([]byte, error) {
 	if path.Ext(name) != ".png" {
 		return nil, wrap(fmt.Errorf("%w: it is no picture", record.ErrInvalid))
 	}
-	folder, err := os.OpenRoot(filepath.Join(v.x.folder.Output(w.Run.Initial), "artifacts", record.BrowserFolder))
+	folder, err := os.OpenRoot(filepath.Join(v.x.Folder.Output(w.Run.Initial), "artifacts", record.BrowserFolder))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, wrap(record.ErrNotFound)
 	}

@@ -21,7 +21,7 @@ import (
 // shareLines connects the comments on lines of a server with its engineer.
 func shareLines(k *shop, s *gateway.Server) *comment.Comments {
 	find := &lookup.Lookup{Executor: s.Executor, Git: s.Git}
-	c := comment.NewComments(s.Executor, &conversation.Talk{Executor: s.Executor, Prompts: s.Executor.Prompts, Find: find}, find, s.Executor.Bot, time.Now)
+	c := comment.NewComments(s.Executor, &conversation.Talk{Executor: s.Executor, Prompts: &s.Executor.Prompts, Find: find}, find, s.Executor.Bot, time.Now)
 	c.Tasks, k.engineer.Lines, s.Comments = k.engineer, c, c
 	return c
 }

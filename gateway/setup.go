@@ -50,15 +50,15 @@ func (s *Server) setUpAlone() {
 	}
 	desk := s.newDesk()
 	find := &lookup.Lookup{Executor: s.Executor, Git: s.Git}
-	s.preview = &preview.API{Executor: s.Executor, Programs: parts.Programs, Verify: s.mux.Verify, Find: find, Links: s.Links, Origin: s.Preview,
+	s.preview = &preview.API{Executor: s.Executor, Programs: &parts.Programs, Verify: s.mux.Verify, Find: find, Links: s.Links, Origin: s.Preview,
 		Log: s.Log, Now: s.Now}
 	before := &past.API{Executor: s.Executor, Git: s.Git, Find: find, Links: s.Links,
 		Branches: cmp.Or(s.Radar, &radar.Radar{}), Desk: desk, Now: s.Now}
 	parcels := export.New(s.Executor, find)
 	parcels.Links, parcels.Loopback, parcels.Version, parcels.Now = s.Links, s.Loopback, s.Version, s.Now
-	s.mcp = &mcp.API{Executor: s.Executor, Prompts: parts.Prompts, Engineer: s.Engineer, Find: find, Past: before, Leader: s.Leader, Exports: parcels, Links: s.Links, Desk: desk,
+	s.mcp = &mcp.API{Executor: s.Executor, Prompts: &parts.Prompts, Engineer: s.Engineer, Find: find, Past: before, Leader: s.Leader, Exports: parcels, Links: s.Links, Desk: desk,
 		URL: s.programs(), CORS: s.CORS, Version: s.Version, Secrets: s.Secrets, Log: s.Log, Now: s.Now}
-	s.pages = &evidence.API{Executor: s.Executor, Programs: parts.Programs, Find: find, Links: s.Links, Loopback: s.Loopback, Content: s.Content,
+	s.pages = &evidence.API{Executor: s.Executor, Programs: &parts.Programs, Find: find, Links: s.Links, Loopback: s.Loopback, Content: s.Content,
 		Sessions: s.People != nil, Now: s.Now}
 	s.terminal = &terminal.API{Executor: s.Executor, Find: find, Host: s.Domain.Workspace, Log: s.Log, Now: s.Now}
 	tasks := engineer.NewAPI(s.Engineer, s.Hooks, s.Log)
@@ -92,14 +92,14 @@ func (s *Server) setUpAlone() {
 	if s.People != nil {
 		s.mcp.Audit = s.People.AuditAs
 	}
-	s.web.Files = &files.API{Mover: parts.Files, Workspaces: places, Git: s.Git, Now: s.Now}
+	s.web.Files = &files.API{Mover: &parts.Files, Workspaces: places, Git: s.Git, Now: s.Now}
 	s.mux.Page = s.web.Problem
 	credentials, tokens := s.credentials(), &token.API{Git: s.Git}
 	if credentials.Store != nil {
 		s.web.Credentials = credentials
 	}
 	s.web.Tokens = tokens
-	said := &conversation.Talk{Executor: s.Executor, Prompts: parts.Prompts, Find: find, Named: s.web.Named}
+	said := &conversation.Talk{Executor: s.Executor, Prompts: &parts.Prompts, Find: find, Named: s.web.Named}
 	if s.Names != nil {
 		said.Names, s.web.Names = s.Names, s.Names
 	}

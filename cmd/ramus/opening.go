@@ -221,7 +221,7 @@ func (o *opening) openExecutor(ctx context.Context) error {
 	threads := o.connectChat(x)
 	o.connectEngineer(x, source)
 	find := &lookup.Lookup{Executor: x, Git: o.git}
-	o.comments = comment.NewComments(x, &conversation.Talk{Executor: x, Find: find}, find, x.Bot, time.Now)
+	o.comments = comment.NewComments(x, &conversation.Talk{Executor: x, Prompts: &x.Prompts, Find: find}, find, x.Bot, time.Now)
 	o.comments.Secrets, o.comments.Log, o.comments.Tasks = o.set, o.log, o.engineer
 	if o.privacy != nil {
 		o.comments.Private = o.privacy.IsPrivate

@@ -373,7 +373,7 @@ func (api *API) listeners(c *route.Call, x *commentsData, view comment.View, s w
 		}
 	}
 	names := api.Executor.AgentNames()
-	sessions, err := (&conversation.Talk{Executor: api.Executor, Prompts: api.Executor.Prompts, Find: api.Find, Names: api.Names}).Sessions(c.R.Context(), s.Caller)
+	sessions, err := (&conversation.Talk{Executor: api.Executor, Prompts: &api.Executor.Prompts, Find: api.Find, Names: api.Names}).Sessions(c.R.Context(), s.Caller)
 	if err != nil {
 		return err
 	}

@@ -334,7 +334,7 @@ func TestSenderOfBatch(t *testing.T) {
 	ids := map[string]string{}
 	for name, s := range senders {
 		// The prompt of the batch cannot be said, as if the server was killed.
-		comments.Talk = &conversation.Talk{Executor: mute{w.x}, Prompts: w.x.Prompts, Find: w.api.Find}
+		comments.Talk = &conversation.Talk{Executor: mute{w.x}, Prompts: &w.x.Prompts, Find: w.api.Find}
 		sent, err := comments.Send(t.Context(), s.who, work, comment.Sending{Key: name, Agent: "coder",
 			Comments: []comment.New{{Path: "tool.sh", Line: 1, Text: name}}})
 		if err == nil {
@@ -342,7 +342,7 @@ func TestSenderOfBatch(t *testing.T) {
 		}
 		ids[name] = sent.Batch.ID
 	}
-	comments.Talk = &conversation.Talk{Executor: w.x, Prompts: w.x.Prompts, Find: w.api.Find}
+	comments.Talk = &conversation.Talk{Executor: w.x, Prompts: &w.x.Prompts, Find: w.api.Find}
 	for range 2 {
 		if err := comments.TakeUp(t.Context()); err != nil {
 			t.Fatal(err)

@@ -201,7 +201,7 @@ func (p talkPane) Show(c *route.Call, page *Page, s workspace.Workspace) (templa
 
 // talk speaks to agents.
 func (api *API) talk() *conversation.Talk {
-	return &conversation.Talk{Executor: api.Executor, Prompts: api.Executor.Prompts, Find: api.Find, Names: api.Names, Named: api.Named}
+	return &conversation.Talk{Executor: api.Executor, Prompts: &api.Executor.Prompts, Find: api.Find, Names: api.Names, Named: api.Named}
 }
 
 // Named updates the open pages of a caller, after the name of one of its sessions has changed.

@@ -103,13 +103,13 @@ func openWith(t *testing.T, who route.Who, with func(*executor.Executor, *sandbo
 	places := &workspace.Workspaces{Executor: x, Find: find, Git: git}
 	api := &web.API{Executor: x, Git: git, Find: find, Workspaces: places, Engineer: tasks,
 		Past:     &past.API{Executor: x, Git: git, Find: find, Branches: &radar.Radar{}, Now: time.Now},
-		Evidence: &evidence.API{Executor: x, Programs: x.Programs, Find: find, Links: signer, Now: time.Now},
-		Files:    &files.API{Mover: x.Files, Workspaces: places, Git: git},
+		Evidence: &evidence.API{Executor: x, Programs: &x.Programs, Find: find, Links: signer, Now: time.Now},
+		Files:    &files.API{Mover: &x.Files, Workspaces: places, Git: git},
 		Live:     &live.API{Hub: &live.Hub{}, Watch: x}}
 	w := &world{t: t, git: git, x: x, api: api}
 	api.Now = func() time.Time { return time.Now().Add(time.Duration(w.later.Load())) }
 	api.Machines = &workspace.Machines{Stats: x.Stats, Engine: "sandbox", Version: "v1", Workspaces: places, Now: time.Now}
-	api.Comments = comment.NewComments(x, &conversation.Talk{Executor: x, Prompts: x.Prompts, Find: find}, find, x.Bot, time.Now)
+	api.Comments = comment.NewComments(x, &conversation.Talk{Executor: x, Prompts: &x.Prompts, Find: find}, find, x.Bot, time.Now)
 	if change != nil {
 		change(api)
 	}
