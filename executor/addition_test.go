@@ -245,7 +245,7 @@ func TestAdditionIsPruned(t *testing.T) {
 	var at clock
 	w, lib := newPairWorld(t, func(x *executor.Executor) {
 		x.Now = at.now
-		x.Keep = prune.Retention{Branches: prune.Keep{Age: time.Hour}}
+		x.Options.Keep = prune.Retention{Branches: prune.Keep{Age: time.Hour}}
 	})
 	if _, err := w.x.Exec(t.Context(), pairRequest(t, "pair", pairCommand), nil, nil); err != nil {
 		t.Fatal(err)

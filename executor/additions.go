@@ -18,9 +18,9 @@ func (x *Executor) planner() *addition.Planner {
 	return &addition.Planner{
 		Git: x.Git,
 		Open: func(ctx context.Context, name string) (*gitd.Repo, error) {
-			repo, err := x.bases.OpenRepo(ctx, name)
+			repo, err := x.Bases.OpenRepo(ctx, name)
 			if err == nil {
-				x.bases.Freshen(ctx, repo)
+				x.Bases.Freshen(ctx, repo)
 			}
 			return repo, err
 		},

@@ -26,7 +26,7 @@ func withACP(change func(*agent.Agent)) func(*executor.Executor) {
 		change(&a)
 	}
 	return func(x *executor.Executor) {
-		x.Agents = map[string]agent.Agent{"standin": a}
+		x.Options.Agents = map[string]agent.Agent{"standin": a}
 		x.Fleet.Engine.(*sandbox.Engine).ReadOnly = []string{filepath.Dir(standinBinary)}
 	}
 }
@@ -310,11 +310,11 @@ func TestACPEndings(t *testing.T) {
 		withACP(nil)(x)
 		x.SetPatience(time.Second, 0)
 		for name, c := range endings {
-			a := x.Agents["standin"]
+			a := x.Options.Agents["standin"]
 			if c.change != nil {
 				c.change(&a)
 			}
-			a.Name, x.Agents[name] = name, a
+			a.Name, x.Options.Agents[name] = name, a
 		}
 	})
 	runs := map[string]record.Run{}

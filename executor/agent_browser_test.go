@@ -63,7 +63,7 @@ func TestAgentBrowser(t *testing.T) {
 				if a.Protocol == agent.ProtocolACP {
 					withACP(func(a *agent.Agent) { a.Browser = agent.BrowserInteractive })(x)
 				} else {
-					x.Agents = map[string]agent.Agent{"text": a}
+					x.Options.Agents = map[string]agent.Agent{"text": a}
 				}
 				x.Fleet.Engine.(*sandbox.Engine).ReadOnly = []string{filepath.Dir(standinBinary)}
 			})
@@ -105,7 +105,7 @@ func TestAgentBrowserGone(t *testing.T) {
 	}
 	w := newWorld(t, func(x *executor.Executor) {
 		x.Browser = &browse.Browser{}
-		x.Agents = map[string]agent.Agent{"text": {Command: []string{"sh"}, Browser: agent.BrowserInteractive}}
+		x.Options.Agents = map[string]agent.Agent{"text": {Command: []string{"sh"}, Browser: agent.BrowserInteractive}}
 		x.Fleet.Engine.(*sandbox.Engine).Browser = dir
 	})
 	r := w.ended(w.ask("conv:blind", "echo works; env | grep RAMUS_BROWSER_MCP || echo blind").Name())

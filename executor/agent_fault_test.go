@@ -25,9 +25,9 @@ func TestAgentEndsBadly(t *testing.T) {
 	const brief = 4 * time.Second // for its work before it hangs
 	w := newWorld(t, func(x *executor.Executor) {
 		withAgent(t, func(a *agent.Agent) { a.Output = 1 << 20 })(x)
-		a := x.Agents["scripted"]
+		a := x.Options.Agents["scripted"]
 		a.Timeout = brief
-		x.Agents["brief"] = a
+		x.Options.Agents["brief"] = a
 	})
 	for name, x := range map[string]struct {
 		prompt string

@@ -36,7 +36,7 @@ func withAgent(t *testing.T, change func(*agent.Agent)) func(*executor.Executor)
 	if change != nil {
 		change(&a)
 	}
-	return func(x *executor.Executor) { x.Agents = map[string]agent.Agent{"scripted": a} }
+	return func(x *executor.Executor) { x.Options.Agents = map[string]agent.Agent{"scripted": a} }
 }
 
 // ask submits a prompt for an agent and returns the run.

@@ -36,7 +36,7 @@ func newUpstream(t *testing.T, opts func(*executor.Executor)) *origin {
 	u.w.sh(u.dir, "git branch other HEAD~1 && git tag v1 HEAD~1")
 	u.w = newWorld(t, func(x *executor.Executor) {
 		x.SetRefreshEvery(time.Millisecond)
-		x.Upstreams = map[string]upstream.Source{"app": {Schema: []string{"word"},
+		x.Bases.Sources = map[string]upstream.Source{"app": {Schema: []string{"word"},
 			Upstream: gitd.Upstream{URL: "file://" + u.dir, Branch: "main"}}}
 		if opts != nil {
 			opts(x)
@@ -73,7 +73,7 @@ func (u *origin) settled(t *testing.T) upstream.Status {
 			if err != nil {
 				return upstream.Status{}
 			}
-			s, err := u.w.x.Bases().Status(t.Context(), repo)
+			s, err := u.w.x.Bases.Status(t.Context(), repo)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -122,7 +122,7 @@ func TestShallowFallback(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := w.x.Bases().Status(t.Context(), repo)
+	s, err := w.x.Bases.Status(t.Context(), repo)
 	if err != nil || !s.Shallow || s.Refreshed.IsZero() {
 		t.Fatalf("%+v %v", s, err)
 	}
@@ -141,7 +141,7 @@ func TestShallowFallback(t *testing.T) {
 		t.Fatalf("%+v %v", res, err)
 	}
 	four := u.push(t, "four")
-	done, err := w.x.Bases().Refresh(t.Context(), upstream.Deploy{Repo: "app"}, nil)
+	done, err := w.x.Bases.Refresh(t.Context(), upstream.Deploy{Repo: "app"}, nil)
 	if err != nil || done.New != four {
 		t.Fatalf("%+v %v", done, err)
 	}
@@ -202,10 +202,10 @@ func TestDeployOutlivesServerAndUpstream(t *testing.T) {
 	}
 	d := upstream.Deploy{Repo: "app", Commit: two, Environment: "dev", ImageDigest: "sha256:00",
 		SentAt: time.Unix(1_700_000_000, 0)}
-	if known, err := w.x.Bases().Accept(t.Context(), d); err != nil || known {
+	if known, err := w.x.Bases.Accept(t.Context(), d); err != nil || known {
 		t.Fatal(known, err)
 	}
-	if known, err := w.x.Bases().Accept(t.Context(), d); err != nil || !known {
+	if known, err := w.x.Bases.Accept(t.Context(), d); err != nil || !known {
 		t.Error("the same news are news again", err)
 	}
 	w.stop(false)
@@ -227,22 +227,22 @@ func TestDeployOutlivesServerAndUpstream(t *testing.T) {
 	if err := repo.CheckBase(t.Context(), base.Hash); err != nil {
 		t.Error(err)
 	}
-	if known, err := w.x.Bases().Accept(t.Context(), d); err != nil || !known {
+	if known, err := w.x.Bases.Accept(t.Context(), d); err != nil || !known {
 		t.Error("what was done is news again", err)
 	}
 
 	// A replay of the first message after another deploy is still the old deploy.
 	e := upstream.Deploy{Repo: "app", Commit: u.at(t, "HEAD"), SentAt: time.Unix(1_700_000_100, 0)}
-	if known, err := w.x.Bases().Accept(t.Context(), e); err != nil || known {
+	if known, err := w.x.Bases.Accept(t.Context(), e); err != nil || known {
 		t.Fatal(known, err)
 	}
 	u.settled(t)
-	if known, err := w.x.Bases().Accept(t.Context(), d); err != nil || !known {
+	if known, err := w.x.Bases.Accept(t.Context(), d); err != nil || !known {
 		t.Error("a replay is news", err)
 	}
 	// A deploy of the same commit at another time is a new deploy.
 	d.SentAt = time.Unix(1_700_000_200, 0)
-	if known, err := w.x.Bases().Accept(t.Context(), d); err != nil || known {
+	if known, err := w.x.Bases.Accept(t.Context(), d); err != nil || known {
 		t.Error(known, err)
 	}
 	u.settled(t)
@@ -255,7 +255,7 @@ func TestDeployIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	u := newUpstream(t, nil)
 	w := u.w
-	if _, err := w.x.Bases().Refresh(t.Context(), upstream.Deploy{Repo: "app"}, nil); err != nil {
+	if _, err := w.x.Bases.Refresh(t.Context(), upstream.Deploy{Repo: "app"}, nil); err != nil {
 		t.Fatal(err)
 	}
 	// The commit is not yet on upstream's branch, because a deploy may arrive
@@ -267,17 +267,17 @@ func TestDeployIsTriedAgain(t *testing.T) {
 	opts := w.opts
 	w.opts = func(x *executor.Executor) {
 		opts(x)
-		up := x.Upstreams["app"]
+		up := x.Bases.Sources["app"]
 		up.URL = "http://127.0.0.1:9/app.git"
 		up.Credential = func(context.Context) (gitd.Credential, error) {
 			asked.Add(1)
 			return gitd.Credential{}, errors.New("no credential today")
 		}
-		x.Upstreams["app"] = up
+		x.Bases.Sources["app"] = up
 	}
 	w.start()
 	before := u.tip(t)
-	if _, err := w.x.Bases().Accept(t.Context(), upstream.Deploy{Repo: "app", Commit: late}); err != nil {
+	if _, err := w.x.Bases.Accept(t.Context(), upstream.Deploy{Repo: "app", Commit: late}); err != nil {
 		t.Fatal(err)
 	}
 	if s := u.settled(t); !strings.Contains(s.Error, "no credential today") || s.Refreshed.IsZero() {
@@ -292,7 +292,7 @@ func TestDeployIsTriedAgain(t *testing.T) {
 	w.stop(false)
 	w.opts = opts
 	w.start()
-	_, err := w.x.Bases().Refresh(t.Context(), upstream.Deploy{Repo: "app", Commit: late}, nil)
+	_, err := w.x.Bases.Refresh(t.Context(), upstream.Deploy{Repo: "app", Commit: late}, nil)
 	if !errors.Is(err, gitd.ErrNotFound) {
 		t.Errorf("a commit that is not on upstream's branch: %v", err)
 	}
@@ -300,7 +300,7 @@ func TestDeployIsTriedAgain(t *testing.T) {
 	// A diverged deploy is dropped at once, with a remedy.
 	repo, _ := w.onBaseOf("app", map[string]string{"ours": "1"})
 	diverged := u.push(t, "theirs")
-	if _, err := w.x.Bases().Accept(t.Context(), upstream.Deploy{Repo: "app", Commit: diverged}); err != nil {
+	if _, err := w.x.Bases.Accept(t.Context(), upstream.Deploy{Repo: "app", Commit: diverged}); err != nil {
 		t.Fatal(err)
 	}
 	if s := u.settled(t); !strings.Contains(s.Error, "diverged") || !strings.Contains(s.Error, "neither contains the other") {
@@ -327,7 +327,7 @@ func TestDeploysThatAreRefused(t *testing.T) {
 		"a long text":     {Repo: "app", Commit: whole, Environment: strings.Repeat("x", 501)},
 		"two lines":       {Repo: "app", Commit: whole, ImageDigest: "a\nb"},
 	} {
-		if _, err := u.w.x.Bases().Accept(t.Context(), d); !errors.Is(err, record.ErrInvalid) &&
+		if _, err := u.w.x.Bases.Accept(t.Context(), d); !errors.Is(err, record.ErrInvalid) &&
 			!errors.Is(err, gitd.ErrInvalid) && !errors.Is(err, gitd.ErrNotFound) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -350,7 +350,7 @@ func TestManyDeploys(t *testing.T) {
 	for _, c := range commits {
 		for range 3 {
 			group.Go(func() {
-				if _, err := u.w.x.Bases().Accept(t.Context(), upstream.Deploy{Repo: "app", Commit: c}); err != nil {
+				if _, err := u.w.x.Bases.Accept(t.Context(), upstream.Deploy{Repo: "app", Commit: c}); err != nil {
 					t.Error(err)
 				}
 			})

@@ -736,7 +736,7 @@ func TestBrowsePublic(t *testing.T) {
 		host := func(s *httptest.Server) string {
 			return strings.Replace(s.Listener.Addr().String(), "127.0.0.1", "0.0.0.0", 1)
 		}
-		w := browserWorld(t, engine, func(x *executor.Executor) { x.Egress = []string{host(allowed)} })
+		w := browserWorld(t, engine, func(x *executor.Executor) { x.Options.Egress = []string{host(allowed)} })
 		w.onBase(browserFiles)
 		m := w.browse("public", `{"url": "http://`+host(allowed)+
 			`/smoke", "pdf": true, "viewports": ["mobile"], "steps": [{"expect_text": "h1", "value": "/smoke"}]}`)

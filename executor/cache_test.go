@@ -98,8 +98,8 @@ func (r *registry) count() int {
 
 // env makes package managers use the registry, through the door.
 func (r *registry) env(x *executor.Executor) {
-	x.Egress = []string{strings.TrimPrefix(r.URL, "http://")}
-	x.Env = []string{"npm_config_registry=" + r.URL + "/", "npm_config_fetch_retries=0"}
+	x.Options.Egress = []string{strings.TrimPrefix(r.URL, "http://")}
+	x.Options.Env = []string{"npm_config_registry=" + r.URL + "/", "npm_config_fetch_retries=0"}
 }
 
 // TestDependenciesFromTheCache installs dependencies that a warm-up fetched in a second
@@ -272,7 +272,7 @@ func TestModulesFromTheCache(t *testing.T) {
 	base["go.sum"] = string(sum)
 
 	w := newWorld(t, func(x *executor.Executor) {
-		x.Env = []string{"GOPROXY=file://" + containers.WorkDir + "/proxy", "GOSUMDB=off", "GOTOOLCHAIN=local"}
+		x.Options.Env = []string{"GOPROXY=file://" + containers.WorkDir + "/proxy", "GOSUMDB=off", "GOTOOLCHAIN=local"}
 	})
 	if res := w.result("look", "go version"); res.ExitCode != 0 {
 		t.Skip("cannot run here: sandboxes have no go")
@@ -284,7 +284,7 @@ func TestModulesFromTheCache(t *testing.T) {
 	}
 	w.stop(false)
 	opts := w.opts
-	w.opts = func(x *executor.Executor) { opts(x); x.Egress = []string{"localhost:9"} }
+	w.opts = func(x *executor.Executor) { opts(x); x.Options.Egress = []string{"localhost:9"} }
 	w.start()
 	const offline = `export GOPROXY=off GOFLAGS=-mod=mod && dir=$(go list -f '{{.Dir}}' example.org/dep) && cat "$dir/dep.go"`
 	if res := w.result("cold", offline); res.ExitCode == 0 {

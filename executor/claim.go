@@ -34,7 +34,7 @@ func (x *Executor) claimIdle(ctx context.Context, kind record.Kind, r record.Req
 	if err != nil {
 		return record.Run{}, false, err
 	}
-	repo, err := x.bases.OpenRepo(ctx, r.Repo)
+	repo, err := x.Bases.OpenRepo(ctx, r.Repo)
 	if err != nil {
 		return record.Run{}, false, err
 	}
@@ -300,7 +300,7 @@ func (x *Executor) Tell(ctx context.Context, run string, data json.RawMessage) e
 func (x *Executor) tell(ctx context.Context, repo *gitd.Repo, ref string, was gitd.Hash, told gitd.NewCommit) error {
 	_, err := repo.Entry(ctx, string(was), record.ManifestPath)
 	if err == nil {
-		_, err = x.chain.Seal(ctx, repo, ref, was, told)
+		_, err = x.Chain.Seal(ctx, repo, ref, was, told)
 		return err
 	}
 	if !errors.Is(err, gitd.ErrNotFound) {

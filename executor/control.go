@@ -296,7 +296,7 @@ func (x *Executor) land(ctx context.Context, t *step.Target, m record.Merge) (re
 	if err != nil {
 		return record.LandedAll{}, err
 	}
-	done, err := x.bases.LandAll(ctx, all)
+	done, err := x.Bases.LandAll(ctx, all)
 	if err != nil {
 		return record.LandedAll{}, err
 	}

@@ -56,10 +56,10 @@ func crashChild(dir string) error {
 	if keeper != nil {
 		defer keeper.Close()
 	}
-	x := &executor.Executor{Data: dir, Git: git, Agents: crashAgents(),
+	x := &executor.Executor{Data: dir, Git: git, Options: executor.Options{Agents: crashAgents()},
 		Fleet: &containers.Fleet{Dir: filepath.Join(dir, "fleet"), Keeper: keeper,
 			Engine: &sandbox.Engine{Dir: filepath.Join(dir, "sandbox"), Runner: runner}}}
-	if a, ok := x.Agents["standin"]; ok {
+	if a, ok := x.Options.Agents["standin"]; ok {
 		x.Fleet.Engine.(*sandbox.Engine).ReadOnly = []string{filepath.Dir(a.Command[0])}
 	}
 	if browser := os.Getenv("RAMUS_TEST_BROWSER"); browser != "" {
@@ -170,9 +170,9 @@ func die() {
 // crashSaid gives a prompt to an agent. The server dies when the agent's command
 // begins.
 func crashSaid(ctx context.Context, x *executor.Executor, at string) error {
-	a := x.Agents["scripted"]
+	a := x.Options.Agents["scripted"]
 	a.Env = append(a.Env, "LARGE="+strings.Repeat("x", commandSize))
-	x.Agents["scripted"] = a
+	x.Options.Agents["scripted"] = a
 	c, err := record.ParseCaller("run:dies" + at)
 	if err != nil {
 		return err

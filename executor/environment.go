@@ -16,13 +16,13 @@ import (
 
 // bounds returns the server's values as they are in the fields of the executor.
 func (x *Executor) bounds() settings.Bounds {
-	b := settings.Bounds{Image: x.Image, Limits: x.Limits, Env: x.Env, Timeout: x.Timeout}
-	for _, name := range x.Egress {
-		h := settings.Host{Private: slices.Contains(x.PrivateEgress, name), Trusted: true}
+	b := settings.Bounds{Image: x.Image, Limits: x.Options.Limits, Env: x.Options.Env, Timeout: x.Options.Timeout}
+	for _, name := range x.Options.Egress {
+		h := settings.Host{Private: slices.Contains(x.Options.PrivateEgress, name), Trusted: true}
 		h.Host = name
 		b.Egress = append(b.Egress, h)
 	}
-	for name := range x.Agents {
+	for name := range x.Options.Agents {
 		b.Agents = append(b.Agents, name)
 	}
 	slices.Sort(b.Agents)

@@ -22,7 +22,6 @@ import (
 	"github.com/ramus-dev/ramus/executor/index"
 	"github.com/ramus-dev/ramus/executor/lfs"
 	"github.com/ramus-dev/ramus/executor/live"
-	"github.com/ramus-dev/ramus/executor/prune"
 	"github.com/ramus-dev/ramus/executor/quota"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/executor/repos"
@@ -57,35 +56,21 @@ type Executor struct {
 	// Fleet gives containers. The executor opens and closes it.
 	Fleet *containers.Fleet
 	// Image is the task image.
-	Image  string
-	Limits containers.Limits
-	// Env is set for every command, "K=V".
-	Env []string
+	Image string
+	// Options may be changed later, by [Executor.Apply].
+	Options Options
 	// RepoEnv returns further environment of commands for a repository. If it is nil, there is none.
 	RepoEnv func(repo string) []string
-	// Egress lists host names ("registry.example.org", "*.example.org", with :PORT if it is not 80 or 443) that
-	// containers may reach by the door's proxy. If it is empty they reach none.
-	Egress []string
-	// PrivateEgress lists the entries of Egress whose names may lead to addresses that are not public: of this machine, of
-	// private and shared networks. Any other name is refused if it leads to one. An entry that is an address itself, or
-	// localhost, needs none here.
-	PrivateEgress []string
 	// Settings reads the settings of repositories. Nil means that repositories have the values of the fields here, within
 	// which they may choose.
 	Settings *settings.Reader
-	// Timeout bounds a command that sets no timeout. The default is 30 min. RunTimeout bounds a whole run. The
-	// default is 24 h.
-	Timeout, RunTimeout time.Duration
 	// Bot is the committer of every commit. The default is ramus <ramus@localhost>.
 	Bot gitd.Person
-	// Seals signs the records of runs and the chain of them, see [seal.Chain]. Nil means the signer of Git. SealedBy are further
-	// signers whose seals count.
-	Seals    *gitd.CommitSigner
-	SealedBy gitd.Signers
+	// Chain signs the records of runs and the chain of them. Signer and Also are its options here. A nil Signer means the signer of
+	// Git.
+	Chain seal.Chain
 	// LLM answers llm nodes. Nil means that there is none.
 	LLM LLM
-	// Agents are the coding agents that requests may name.
-	Agents map[string]agent.Agent
 	// Browser configures the browser that checks pages. If it is nil, checks by a browser end as UNVERIFIED.
 	Browser *browse.Browser
 	// Secrets are removed from everything that is journalled, sealed, stored or shown. Nil means that there are none.
@@ -102,24 +87,16 @@ type Executor struct {
 	With map[string][]string
 	// LFS keeps Git LFS objects. Prune removes those that nobody needs. Nil means that there are none.
 	LFS *lfs.Objects
-	// Keep is the retention policy of Prune. The zero value keeps only data that is still needed.
-	Keep prune.Retention
-	// Upstreams are the origins of repositories by name, also of repositories that were not imported yet. Other
-	// repositories are refreshed from the origin that they were imported from.
-	Upstreams map[string]upstream.Source
-	// Hosts open pull requests for callers' branches, see [upstream.Bases].
-	Hosts []upstream.Host
-	// RefreshAfter and RefreshWait are those of [upstream.Bases].
-	RefreshAfter, RefreshWait time.Duration
+	// Bases follow their upstreams. Sources, Hosts, RefreshAfter and RefreshWait are its options here. Open sets its other fields,
+	// and opens it.
+	Bases upstream.Bases
 	// Door serves further requests at a container's door, apart from git and the proxy, by path prefix ("/model/").
 	// Nil means that there are none.
 	Door map[string]func(Visitor) http.Handler
 	// Devcontainer is the program of @devcontainers/cli, which builds images that bases describe. The default is "devcontainer".
 	Devcontainer string
-	// ServiceLimits are the limits of one service, see [services.Starter.Limits].
-	ServiceLimits containers.Limits
-	// Quotas bound the work of one person and of one repository. The zero value bounds nothing.
-	Quotas quota.Rules
+	// Services starts the services of callers. Limits are its options here.
+	Services services.Starter
 	// Layers bounds the disk space of all base layers, in bytes. The default is 20 GiB. Base layers are used if the
 	// fleet has a Keeper.
 	Layers int64
@@ -151,33 +128,25 @@ type Executor struct {
 	// Programs reaches the programs in the containers of callers.
 	Programs background.Programs
 
-	life      lifetime
-	tuning    tuning
-	viewer    *browse.Viewer
-	archive   *archive.Archive
-	chain     *seal.Chain
-	targets   step.Targets
-	runs      registry
-	book      quota.Book
-	shells    *shell.Shells
-	dialogues *dialogue.Dialogues
-	tally     tally
-	applied   atomic.Pointer[Options] // nil until the first Apply
+	life    lifetime
+	tuning  tuning
+	viewer  *browse.Viewer
+	archive *archive.Archive
+	targets step.Targets
+	runs    registry
+	book    quota.Book
+	shells  *shell.Shells
+	tally   tally
+	applied atomic.Pointer[Options] // nil until the first Apply
 
-	trees    *worktree.Store
-	deps     *deps.Cache
-	bases    *upstream.Bases
-	services *services.Starter
+	trees *worktree.Store
+	deps  *deps.Cache
 }
 
 // tuning has times and bounds that tests change.
 type tuning struct {
 	// sealEvery is the wait between two attempts to seal a run. The default is 5 s.
 	sealEvery time.Duration
-	// refreshEvery is [upstream.Bases].RetryEvery.
-	refreshEvery time.Duration
-	// landing is [upstream.Bases].Landing.
-	landing func(repo string)
 	// layers bounds the base layers.
 	layers worktree.Layers
 	waits  agent.Waits
@@ -198,11 +167,11 @@ type LLM interface {
 // missing index is rebuilt from the refs.
 func (x *Executor) Open(ctx context.Context) error {
 	x.defaults()
-	s, err := x.options().Check()
+	s, err := x.Options.Check()
 	if err != nil {
 		return err
 	}
-	x.Agents, x.Timeout, x.RunTimeout = s.Agents, s.Timeout, s.RunTimeout
+	x.Options = s
 	if x.Settings == nil {
 		x.Settings = new(settings.Reader)
 		x.Settings.SetBounds(x.bounds())
@@ -232,28 +201,27 @@ func (x *Executor) Open(ctx context.Context) error {
 		return errors.Join(err, x.Index.Close())
 	}
 	x.Fleet.Ending = x.keep
-	x.bases = x.newBases()
-	x.services = x.newStarter()
-	x.services.Open(x.life.ctx)
+	x.setBases()
+	x.setServices()
+	x.Services.Open(x.life.ctx)
 	x.viewer = x.newViewer()
 	x.archive = x.newArchive()
 	x.Repos = x.newRepos()
 	x.Files = transfer.Mover{Context: x.life.ctx, Git: x.Git, Dir: filepath.Join(x.Data, "uploads"), Awake: x.awake, Alone: x.alone,
 		Bot: x.Bot, Secrets: x.Secrets, Quiet: x.tuning.quiet, Turn: 2 * time.Minute}
 	x.shells = &shell.Shells{Context: x.life.ctx, Fleet: x.Fleet, Quiet: x.tuning.quiet, Secrets: x.Secrets, Log: x.Log, Now: x.Now}
-	x.dialogues = x.newDialogues()
 	x.Warmer = warmup.Warmer{Context: x.life.ctx, Go: x.life.do, Runs: &x.Reader, Targets: &x.targets, Awake: x.awake,
 		MakeLayer: x.MakeLayer, Life: x.tuning.warm, Log: x.Log}
-	x.Prompts = dialogue.Prompts{Runs: &x.Reader, At: x.runs.dialogueAt, Open: x.life.err, Dialogues: x.dialogues}
+	x.Prompts = dialogue.Prompts{Runs: &x.Reader, At: x.runs.dialogueAt, Open: x.life.err, Dialogues: x.newDialogues()}
 	x.targets.Runner = x.newRunner()
 	if err := x.Fleet.Open(ctx); err != nil {
 		x.life.end()
 		x.life.wg.Wait()
-		x.services.Close()
+		x.Services.Close()
 		x.trees.Close()
 		return errors.Join(err, x.Index.Close())
 	}
-	if err := errors.Join(x.resumeAll(ctx), x.bases.Open(x.life.ctx)); err != nil {
+	if err := errors.Join(x.resumeAll(ctx), x.Bases.Open(x.life.ctx)); err != nil {
 		return errors.Join(err, x.Close(ctx, true))
 	}
 	return nil
@@ -264,7 +232,7 @@ func (x *Executor) openTrees() error {
 	x.trees = &worktree.Store{
 		Git:       x.Git,
 		Fleet:     x.Fleet,
-		Container: worktree.Container{Image: x.Image, Limits: x.Limits, Env: x.containerEnv()},
+		Container: worktree.Container{Image: x.Image, Limits: x.Options.Limits, Env: x.containerEnv()},
 		Identity:  worktree.Identity{Bot: x.Bot},
 		Secrets:   x.Secrets,
 		Layers:    x.tuning.layers,
@@ -286,34 +254,22 @@ func (x *Executor) openTrees() error {
 	return x.trees.Open(x.life.ctx)
 }
 
-// newBases returns the bases of the server's repositories.
-func (x *Executor) newBases() *upstream.Bases {
-	return &upstream.Bases{
-		Git:          x.Git,
-		Sources:      x.Upstreams,
-		Hosts:        x.Hosts,
-		Landing:      x.tuning.landing,
-		RefreshAfter: x.RefreshAfter,
-		RefreshWait:  x.RefreshWait,
-		Dir:          filepath.Join(x.Data, "deploys"),
-		Bot:          x.Bot,
-		Platform:     worktree.Platform,
-		Secrets:      x.Secrets,
-		Chosen: func(ctx context.Context, repo *gitd.Repo, into string) (string, error) {
-			s, err := x.Settings.Read(ctx, repo, into)
-			return string(s.Merge), err
+// setBases sets the fields of Bases that are no options of the executor.
+func (x *Executor) setBases() {
+	b := &x.Bases
+	b.Git, b.Dir, b.Bot, b.Secrets, b.Log, b.Now = x.Git, filepath.Join(x.Data, "deploys"), x.Bot, x.Secrets, x.Log, x.Now
+	b.Platform = worktree.Platform
+	b.Chosen = func(ctx context.Context, repo *gitd.Repo, into string) (string, error) {
+		s, err := x.Settings.Read(ctx, repo, into)
+		return string(s.Merge), err
+	}
+	b.Moved = x.trees.MakeLater
+	b.Dependencies = upstream.Dependencies{
+		Lacks: x.deps.Lacks,
+		Warm: func(ctx context.Context, repo string, commit gitd.Hash) (again bool, err error) {
+			err = x.deps.Warm(ctx, repo, commit, io.Discard)
+			return !errors.Is(err, deps.ErrCannotFetch), err
 		},
-		RetryEvery: x.tuning.refreshEvery,
-		Moved:      x.trees.MakeLater,
-		Dependencies: upstream.Dependencies{
-			Lacks: x.deps.Lacks,
-			Warm: func(ctx context.Context, repo string, commit gitd.Hash) (again bool, err error) {
-				err = x.deps.Warm(ctx, repo, commit, io.Discard)
-				return !errors.Is(err, deps.ErrCannotFetch), err
-			},
-		},
-		Log: x.Log,
-		Now: x.Now,
 	}
 }
 
@@ -325,7 +281,7 @@ func (x *Executor) newArchive() *archive.Archive {
 		Git:      x.Git,
 		Folder:   x.Folder,
 		Store:    x.Artifacts,
-		Chain:    x.chain,
+		Chain:    &x.Chain,
 		Find:     x.Run,
 		Manifest: x.Manifest,
 		Engine:   x.Fleet.Engine.Name(),
@@ -354,9 +310,6 @@ func (x *Executor) newRepos() repos.Repos {
 		Hides:       x.Hides,
 	}
 }
-
-// Bases returns the bases of the server's repositories, which follow their upstreams. The Executor must be open.
-func (x *Executor) Bases() *upstream.Bases { return x.bases }
 
 // Warm fetches the dependencies of a commit of a base into the cache, see [deps.Cache.Warm]. progress may be nil.
 func (x *Executor) Warm(ctx context.Context, name string, commit gitd.Hash, progress io.Writer) error {
@@ -475,8 +428,8 @@ func (x *Executor) Close(ctx context.Context, keep bool) error {
 	ended := make(chan struct{})
 	go func() {
 		x.life.wg.Wait()
-		x.services.Close()
-		x.bases.Close()
+		x.Services.Close()
+		x.Bases.Close()
 		x.trees.Close()
 		close(ended)
 	}()

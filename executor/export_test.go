@@ -65,10 +65,10 @@ func (x *Executor) SetLayerEntries(n int) { x.tuning.layers.Entries = n }
 func (x *Executor) SetTokens(next func() string) { x.tuning.token = next }
 
 // SetRefreshEvery sets the wait of a deploy after its first failed attempt.
-func (x *Executor) SetRefreshEvery(d time.Duration) { x.tuning.refreshEvery = d }
+func (x *Executor) SetRefreshEvery(d time.Duration) { x.Bases.RetryEvery = d }
 
 // SetLanding sets a function that each attempt to push a merge calls before the push.
-func (x *Executor) SetLanding(f func(repo string)) { x.tuning.landing = f }
+func (x *Executor) SetLanding(f func(repo string)) { x.Bases.Landing = f }
 
 // InApart runs a shell line in a scratch container on a commit of the base, and returns its output.
 func (x *Executor) InApart(ctx context.Context, name string, commit gitd.Hash, line string) (string, error) {

@@ -15,7 +15,7 @@ func (x *Executor) Exporter(repo *gitd.Repo) *export.Exporter {
 
 // Importer returns the importer of the server.
 func (x *Executor) Importer() *export.Importer {
-	return &export.Importer{Git: x.Git, Store: x.Artifacts, Chain: x.chain, Dir: x.exports(), Bot: x.Bot, Now: x.Now,
+	return &export.Importer{Git: x.Git, Store: x.Artifacts, Chain: &x.Chain, Dir: x.exports(), Bot: x.Bot, Now: x.Now,
 		Claim: x.Index.Claim, Index: x.Index.Put,
 		Taken: func(c record.Caller) bool { return len(x.Index.OfCaller(c)) > 0 }}
 }

@@ -103,7 +103,7 @@ func TestYarnInstalled(t *testing.T) {
 			r := newRegistry(t)
 			w := boundWorld(t, "sandbox", func(x *executor.Executor) {
 				r.env(x)
-				x.Env = append(x.Env, "PATH="+tools+"/node_modules/.bin:/usr/local/bin:/usr/bin:/bin")
+				x.Options.Env = append(x.Options.Env, "PATH="+tools+"/node_modules/.bin:/usr/local/bin:/usr/bin:/bin")
 				x.Fleet.Engine.(*sandbox.Engine).ReadOnly = []string{tools}
 			})
 			files := map[string]string{"yarn.lock": fmt.Sprintf(c.lock, r.URL, r.integrity), ".gitignore": "node_modules\n",

@@ -47,7 +47,7 @@ func (x *Executor) newLive(r record.Run, ref gitd.Hash, files runFiles, t *step.
 	l := &liveRun{Run: &step.Run{Run: run, Runner: x.targets.Runner, Target: t}, x: x, files: files,
 		entry: x.archive.Entry(run, t.Repo, ref), done: make(chan struct{})}
 	l.Owner = l
-	l.dialogue = x.dialogues.New(l.Run, l)
+	l.dialogue = x.Prompts.Dialogues.New(l.Run, l)
 	l.ctx, l.cancel = context.WithCancelCause(x.life.ctx)
 	l.Checks = l.NewChecks()
 	if r.Kind == record.KindTerminal {

@@ -13,16 +13,28 @@ import (
 	"github.com/ramus-dev/ramus/executor/worktree"
 )
 
-// Options are the options that [Executor.Apply] changes while work goes on. They have the meaning of the fields of
-// Executor. An Options is never changed.
+// Options are the options that [Executor.Apply] changes while work goes on. An Options of an open Executor is never changed.
 type Options struct {
-	Limits                containers.Limits
-	Env                   []string
-	Egress, PrivateEgress []string
-	Timeout, RunTimeout   time.Duration
-	Agents                map[string]agent.Agent
-	Keep                  prune.Retention
-	Quotas                quota.Rules
+	// Limits are those of containers.
+	Limits containers.Limits
+	// Env is set for every command, "K=V".
+	Env []string
+	// Egress lists host names ("registry.example.org", "*.example.org", with :PORT if it is not 80 or 443) that
+	// containers may reach by the door's proxy. If it is empty they reach none.
+	Egress []string
+	// PrivateEgress lists the entries of Egress whose names may lead to addresses that are not public: of this machine, of
+	// private and shared networks. Any other name is refused if it leads to one. An entry that is an address itself, or
+	// localhost, needs none here.
+	PrivateEgress []string
+	// Timeout bounds a command that sets no timeout. The default is 30 min. RunTimeout bounds a whole run. The
+	// default is 24 h.
+	Timeout, RunTimeout time.Duration
+	// Agents are the coding agents that requests may name.
+	Agents map[string]agent.Agent
+	// Keep is the retention policy of Prune. The zero value keeps only data that is still needed.
+	Keep prune.Retention
+	// Quotas bound the work of one person and of one repository. The zero value bounds nothing.
+	Quotas quota.Rules
 }
 
 // Check returns the options with their defaults, or the reason why they cannot be used.
@@ -43,7 +55,7 @@ func (x *Executor) options() *Options {
 	if s := x.applied.Load(); s != nil {
 		return s
 	}
-	return &Options{x.Limits, x.Env, x.Egress, x.PrivateEgress, x.Timeout, x.RunTimeout, x.Agents, x.Keep, x.Quotas}
+	return &x.Options
 }
 
 // Apply changes the options. Commands at work are not disturbed. Runs that begin later have the new options, and so
@@ -79,5 +91,5 @@ func (x *Executor) Uses() []quota.Use {
 	return quota.Uses(x.options().Quotas, x.Current(), x.Now())
 }
 
-// Options returns the present options.
-func (x *Executor) Options() Options { return *x.options() }
+// Applied returns the present options.
+func (x *Executor) Applied() Options { return *x.options() }

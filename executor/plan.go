@@ -309,7 +309,7 @@ func (p *plan) setAgent(ctx context.Context, call record.AgentCall) error {
 		}
 		call.Name, call.Plan = cmp.Or(call.Name, s.Agent), call.Plan || s.Plan
 	}
-	a, err := p.x.dialogues.Agent(call.Name)
+	a, err := p.x.Prompts.Dialogues.Agent(call.Name)
 	if err != nil {
 		return err
 	}
@@ -393,8 +393,8 @@ func (p *plan) setRepo(ctx context.Context) (err error) {
 	if p.repo != nil || p.run.Repo == "" {
 		return nil
 	}
-	if p.repo, err = p.x.bases.OpenRepo(ctx, p.run.Repo); err == nil && p.fresh {
-		p.x.bases.Freshen(ctx, p.repo)
+	if p.repo, err = p.x.Bases.OpenRepo(ctx, p.run.Repo); err == nil && p.fresh {
+		p.x.Bases.Freshen(ctx, p.repo)
 	}
 	return err
 }

@@ -20,9 +20,9 @@ func (x *Executor) Prune(ctx context.Context, p prune.Pruning) ([]prune.Pruned, 
 		return nil, err
 	}
 	defer release()
-	pruner := prune.Pruner{Git: x.Git, Chain: x.chain, Trees: x.trees, Artifacts: x.Artifacts, LFS: x.LFS, Runs: x.Current,
+	pruner := prune.Pruner{Git: x.Git, Chain: &x.Chain, Trees: x.trees, Artifacts: x.Artifacts, LFS: x.LFS, Runs: x.Current,
 		Works:  x.runs.has,
-		Forget: x.Index.Remove, Hosts: x.hosts, Sweep: x.bases.Sweep, Keep: x.options().Keep, Log: x.Log, At: x.Now()}
+		Forget: x.Index.Remove, Hosts: x.hosts, Sweep: x.Bases.Sweep, Keep: x.options().Keep, Log: x.Log, At: x.Now()}
 	return pruner.Prune(ctx, p)
 }
 

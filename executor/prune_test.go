@@ -50,7 +50,7 @@ func TestPrune(t *testing.T) {
 	var at clock
 	w := newWorld(t, func(x *executor.Executor) {
 		x.Now = at.now
-		x.Keep = prune.Retention{Branches: prune.Keep{Age: time.Hour},
+		x.Options.Keep = prune.Retention{Branches: prune.Keep{Age: time.Hour},
 			Runs: prune.Keep{Age: 48 * time.Hour, Count: 1}}
 	})
 	same := func(what string, got, want []string) {

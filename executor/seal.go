@@ -12,13 +12,13 @@ import (
 
 // openChain finishes the seals that a kill interrupted.
 func (x *Executor) openChain(ctx context.Context) error {
-	x.chain = &seal.Chain{Signer: x.Seals, Also: x.SealedBy, Bot: x.Bot, Now: x.Now}
+	x.Chain.Bot, x.Chain.Now = x.Bot, x.Now
 	repos, err := x.Git.Repos(ctx)
 	if err != nil {
 		return err
 	}
 	for _, repo := range repos {
-		if err := x.chain.Finish(ctx, repo); err != nil {
+		if err := x.Chain.Finish(ctx, repo); err != nil {
 			// The repository is damaged, and the others are not.
 			x.Log.Error("cannot finish the last seal", "repo", repo.Name(), "err", err)
 		}
@@ -43,10 +43,10 @@ func (x *Executor) Verify(ctx context.Context, v Verification) (seal.Report, err
 	if err := x.life.err(); err != nil {
 		return seal.Report{}, err
 	}
-	if len(x.chain.Signers()) == 0 {
+	if len(x.Chain.Signers()) == 0 {
 		return seal.Report{}, fmt.Errorf("cannot verify %s: %w: this server has no key for seals", v.Repo.Name(), record.ErrConflict)
 	}
-	c := seal.Check{Repo: v.Repo, Signers: x.chain.Signers(), Since: v.Since,
+	c := seal.Check{Repo: v.Repo, Signers: x.Chain.Signers(), Since: v.Since,
 		Open: func(ctx context.Context, f record.ManifestFile) (io.ReadCloser, error) {
 			return x.Artifacts.Open(ctx, f)
 		}}

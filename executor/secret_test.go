@@ -30,7 +30,7 @@ func newCanaryWorld(t *testing.T, opts func(*executor.Executor)) *world {
 			t.Fatal(short)
 		}
 		x.Secrets, x.Git.Secrets = s, s
-		x.Env = append(x.Env, "CANARY="+canary)
+		x.Options.Env = append(x.Options.Env, "CANARY="+canary)
 		if opts != nil {
 			opts(x)
 		}
@@ -327,7 +327,7 @@ func TestSecretsOfAgents(t *testing.T) {
 		H=$(printf %s "$CANARY" | od -An -v -tx1 | tr -d ' \n')
 		mkdir -p ~/.memory/$H && echo "I know $CANARY" >~/.memory/$H/said && printf %s "$CANARY" | base64 >>~/.memory/log
 		find ~/.memory -type f | sort; echo "$CANARY" >f`}}
-	w := newCanaryWorld(t, func(x *executor.Executor) { x.Agents = map[string]agent.Agent{"scripted": scripted} })
+	w := newCanaryWorld(t, func(x *executor.Executor) { x.Options.Agents = map[string]agent.Agent{"scripted": scripted} })
 	for range 2 {
 		run := w.ask("conv:c1", "log in with "+canary,
 			record.Attachment{Name: "x" + fmt.Sprintf("%x", canary) + ".txt", Content: []byte("file " + canary + "\n")})

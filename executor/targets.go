@@ -8,7 +8,6 @@ import (
 	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/executor/images"
 	"github.com/ramus-dev/ramus/executor/record"
-	"github.com/ramus-dev/ramus/executor/services"
 	"github.com/ramus-dev/ramus/executor/step"
 	"github.com/ramus-dev/ramus/gitd"
 )
@@ -19,9 +18,10 @@ func (x *Executor) newBuilder() *images.Builder {
 		Log: x.Log, Now: x.Now}
 }
 
-// newStarter returns the starter of the services of all callers.
-func (x *Executor) newStarter() *services.Starter {
-	return &services.Starter{Fleet: x.Fleet, Image: x.Image, Limits: x.ServiceLimits, Secrets: x.Secrets, Log: x.Log}
+// setServices sets the fields of Services that are no options of the executor.
+func (x *Executor) setServices() {
+	s := &x.Services
+	s.Fleet, s.Image, s.Secrets, s.Log = x.Fleet, x.Image, x.Secrets, x.Log
 }
 
 // newRunner returns the runner of the steps of all runs.
@@ -34,7 +34,7 @@ func (x *Executor) newRunner() *step.Runner {
 		Trees:         x.trees,
 		Deps:          x.deps,
 		Settings:      x.Settings,
-		Services:      x.services,
+		Services:      &x.Services,
 		Builder:       x.newBuilder(),
 		Inspector:     x.viewer.Inspector,
 		Folder:        x.Folder,

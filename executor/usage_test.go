@@ -122,7 +122,7 @@ func TestBudgetEndsAnAgent(t *testing.T) {
 	var d guestDoor
 	w := newWorld(t, func(x *executor.Executor) {
 		d.open(x)
-		x.Agents = map[string]agent.Agent{"poor": {Command: []string{"sh", "-c", curlGuest + "ask budget; exit 4"}}}
+		x.Options.Agents = map[string]agent.Agent{"poor": {Command: []string{"sh", "-c", curlGuest + "ask budget; exit 4"}}}
 	})
 	r := w.ended(w.ask("run:poor", "work").Name())
 	if r.Reason != record.ReasonBudget ||

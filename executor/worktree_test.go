@@ -399,7 +399,7 @@ func (w *world) listing() string {
 func TestEgress(t *testing.T) {
 	t.Parallel()
 	site := newSite(t)
-	w := newWorld(t, func(x *executor.Executor) { x.Egress = []string{site.addr} })
+	w := newWorld(t, func(x *executor.Executor) { x.Options.Egress = []string{site.addr} })
 	res, out, errs := w.exec("run:net",
 		`curl -sS --noproxy "" http://`+site.addr+
 			`/page; curl -sS -o /dev/null -w '%{http_code}' http://example.invalid/; curl -sS --noproxy '*' -m 2 http://`+site.addr+`/page`)

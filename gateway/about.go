@@ -94,7 +94,7 @@ type HealthLimits struct {
 }
 
 func (api *aboutAPI) health(c *route.Call) error {
-	stats, now := api.Executor.Stats(), api.Executor.Options()
+	stats, now := api.Executor.Stats(), api.Executor.Applied()
 	limits := now.Limits
 	h := Health{
 		Status: HealthOK, Version: api.Version, Engine: api.Engine, Runs: stats,
@@ -131,7 +131,7 @@ func (api *aboutAPI) allowedSigners(c *route.Call) error {
 			return err
 		}
 	}
-	_, err := io.WriteString(c.W, api.Executor.SealedBy.AllowedSigners(seal.Principal))
+	_, err := io.WriteString(c.W, api.Executor.Chain.Also.AllowedSigners(seal.Principal))
 	return err
 }
 

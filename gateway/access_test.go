@@ -489,7 +489,7 @@ func TestAuthorisation(t *testing.T) {
 	if err := store.Open(); err != nil {
 		t.Fatal(err)
 	}
-	r := openExecutor(t, false, func(x *executor.Executor) { x.Agents, x.SecretStore = coder, store },
+	r := openExecutor(t, false, func(x *executor.Executor) { x.Options.Agents, x.SecretStore = coder, store },
 		func(s *gateway.Server) {
 			withEngineer(t)(s)
 			withPeople(t)(s)

@@ -451,7 +451,7 @@ func TestResumeStartBranching(t *testing.T) {
 	}
 	command := []string{"sh", "-c", string(script), "scripted"}
 	k := openTalk(t, true, func(c *chat.Chat) {
-		c.Executor.Agents = map[string]agent.Agent{"scripted": {Name: "scripted", Command: command,
+		c.Executor.Options.Agents = map[string]agent.Agent{"scripted": {Name: "scripted", Command: command,
 			Resume: append(command[:len(command):len(command)], "--resume"),
 			State:  []string{".scripted"}, Timeout: time.Minute, Output: 1 << 20}}
 	})
@@ -502,7 +502,7 @@ func TestSaidBeforeTheEnd(t *testing.T) {
 	}
 	k := openTalk(t, true, func(c *chat.Chat) {
 		c.RetryEvery = time.Millisecond
-		c.Executor.Agents = map[string]agent.Agent{"scripted": {Name: "scripted",
+		c.Executor.Options.Agents = map[string]agent.Agent{"scripted": {Name: "scripted",
 			Command: []string{"sh", "-c", string(script), "scripted"},
 			Timeout: time.Minute, Output: 1 << 20}}
 	})
@@ -530,7 +530,7 @@ func TestSaidBeforeTheEnd(t *testing.T) {
 func TestLongConversation(t *testing.T) {
 	t.Parallel()
 	k := openTalk(t, true, func(c *chat.Chat) {
-		c.Executor.Agents = map[string]agent.Agent{"short": {Name: "short",
+		c.Executor.Options.Agents = map[string]agent.Agent{"short": {Name: "short",
 			Command: []string{"sh", "-c", `printf %s "$1" | wc -c`, "short"}, Argument: true,
 			Timeout: time.Minute, Output: 1 << 20}}
 	})

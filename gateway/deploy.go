@@ -92,7 +92,7 @@ func (api *deployAPI) deployHook(c *route.Call) error {
 		return route.NewProblem(route.KindInvalid, "the request's body goes on after its JSON object")
 	}
 	d.SentAt = sent
-	known, err := api.Executor.Bases().Accept(c.R.Context(), d)
+	known, err := api.Executor.Bases.Accept(c.R.Context(), d)
 	if err != nil {
 		return err
 	}

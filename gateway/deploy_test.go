@@ -117,7 +117,7 @@ func TestDeployHook(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "the deploys are done", func() bool {
-		s, err := r.Executor.Bases().Status(t.Context(), repo)
+		s, err := r.Executor.Bases.Status(t.Context(), repo)
 		if err != nil {
 			t.Fatal(err)
 		}

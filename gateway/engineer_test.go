@@ -80,8 +80,8 @@ func openShopServing(t *testing.T, egress []string, change func(*engineer.Engine
 	from := gitd.Upstream{URL: k.github.Upstream("app"),
 		Credential: github.Credential(app, k.github.Upstream("app"), github.AccessWrite)}
 	options := func(x *executor.Executor) {
-		x.Agents, x.Egress, x.Hosts = agents, egress, []upstream.Host{shopHost{k}}
-		x.Upstreams = map[string]upstream.Source{"app": {Upstream: from}}
+		x.Options.Agents, x.Options.Egress, x.Bases.Hosts = agents, egress, []upstream.Host{shopHost{k}}
+		x.Bases.Sources = map[string]upstream.Source{"app": {Upstream: from}}
 	}
 	k.rooms = openExecutor(t, true, options, func(s *gateway.Server) {
 		client := &github.Client{URL: k.github.API(), Web: k.github.URL(), Tokens: app}

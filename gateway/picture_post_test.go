@@ -317,7 +317,7 @@ func TestPicturesThatAreNone(t *testing.T) {
 func TestFilesOfAMention(t *testing.T) {
 	t.Parallel()
 	k := openTalk(t, true, func(c *chat.Chat) {
-		c.Executor.Agents = map[string]agent.Agent{"reader": {Name: "reader", Command: []string{"sh", "-c",
+		c.Executor.Options.Agents = map[string]agent.Agent{"reader": {Name: "reader", Command: []string{"sh", "-c",
 			"cat; cd \"$RAMUS_FILES\" && sha256sum *"}, Timeout: time.Minute, Output: 1 << 20}}
 	})
 	var files []slacktest.File

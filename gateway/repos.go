@@ -120,7 +120,7 @@ func (api *reposAPI) describe(c *route.Call, r *gitd.Repo) (Repo, error) {
 		out.Head = refs[0].Hash
 	}
 	if c.Who.SeesBranch(r.Name(), base) {
-		if out.Status, err = api.Executor.Bases().Status(ctx, r); err != nil {
+		if out.Status, err = api.Executor.Bases.Status(ctx, r); err != nil {
 			return Repo{}, err
 		}
 	}
@@ -202,7 +202,7 @@ func (api *reposAPI) createRepo(c *route.Call) error {
 // warmLater starts to fetch the dependencies of a repository's first base. An error is only logged, because the
 // repository works without them.
 func (api *reposAPI) warmLater(c *route.Call, ctx context.Context, repo string, base gitd.Hash) {
-	if err := api.Executor.Bases().WarmLater(ctx, repo, base); err != nil {
+	if err := api.Executor.Bases.WarmLater(ctx, repo, base); err != nil {
 		api.Log.Warn("cannot have the dependencies of a base fetched", "repo", repo, "err", err)
 	}
 }
@@ -216,7 +216,7 @@ func (api *reposAPI) refreshRepo(c *route.Call) error {
 	r, err := api.find.Repo(c.Who, name)
 	if errors.Is(err, gitd.ErrNotFound) {
 		// A repository that is configured and was never imported. Its base is known only after that.
-		r, err = api.Executor.Bases().OpenRepo(c.R.Context(), name)
+		r, err = api.Executor.Bases.OpenRepo(c.R.Context(), name)
 	}
 	if err != nil {
 		return err
@@ -240,16 +240,16 @@ func (api *reposAPI) refreshRepo(c *route.Call) error {
 		var done upstream.Refreshed
 		var err error
 		if q.Repair == gitd.RepairNone {
-			done, err = api.Executor.Bases().Refresh(ctx, upstream.Deploy{Repo: name, Commit: q.Commit}, text)
+			done, err = api.Executor.Bases.Refresh(ctx, upstream.Deploy{Repo: name, Commit: q.Commit}, text)
 		} else {
-			done, err = api.Executor.Bases().Repair(ctx, name, q.Repair, by, text)
+			done, err = api.Executor.Bases.Repair(ctx, name, q.Repair, by, text)
 		}
 		if err != nil {
 			return Progress{}, err
 		}
 		out := Progress{Refreshed: &done.Refreshed, Base: done.Base}
 		if !q.Wait {
-			return out, api.Executor.Bases().WarmLater(ctx, name, done.Commit)
+			return out, api.Executor.Bases.WarmLater(ctx, name, done.Commit)
 		}
 		if err := api.Executor.Warm(ctx, name, done.Commit, text); err != nil {
 			if ctx.Err() != nil {

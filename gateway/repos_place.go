@@ -44,7 +44,7 @@ func (api *reposAPI) removeRepo(c *route.Call) error {
 		api.Log.Warn("cannot remove the names of sessions; `ramus prune` tries it again", "repo", name, "err", err)
 	}
 	done := RepoMoved{Name: name}
-	if api.Executor.Upstreams[name].URL != "" {
+	if api.Executor.Bases.Sources[name].URL != "" {
 		done.Hint = "the configuration names its upstream, so its next use imports it again"
 	}
 	return c.Reply(done)
@@ -62,7 +62,7 @@ func (api *reposAPI) renameRepo(c *route.Call) error {
 	}
 	api.Log.Info("repository renamed", "repo", name, "to", repo.Name(), "by", c.Who.Subject)
 	done := RepoMoved{Name: name, To: repo.Name()}
-	if _, configured := api.Executor.Upstreams[name]; configured {
+	if _, configured := api.Executor.Bases.Sources[name]; configured {
 		done.Hint = "the configuration has its old name; change it and restart the server"
 	}
 	return c.Reply(done)

@@ -42,7 +42,7 @@ var coder = map[string]agent.Agent{"coder": {Command: []string{"cat"}}}
 // openWith is like open, with coding agents.
 func openWith(t *testing.T, withContainers bool, agents map[string]agent.Agent, change func(*gateway.Server)) *rooms {
 	t.Helper()
-	return openExecutor(t, withContainers, func(x *executor.Executor) { x.Agents = agents }, change)
+	return openExecutor(t, withContainers, func(x *executor.Executor) { x.Options.Agents = agents }, change)
 }
 
 // openExecutor is like open, with options of the executor. The options are set before the executor is opened. Nil

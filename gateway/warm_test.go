@@ -15,7 +15,7 @@ import (
 // TestImportWarms checks that an import fetches the dependencies of its base, like a refresh.
 func TestImportWarms(t *testing.T) {
 	t.Parallel()
-	r := openExecutor(t, false, func(x *executor.Executor) { x.Egress = []string{"proxy.example:443"} }, nil)
+	r := openExecutor(t, false, func(x *executor.Executor) { x.Options.Egress = []string{"proxy.example:443"} }, nil)
 	source := t.TempDir()
 	if err := os.WriteFile(filepath.Join(source, "go.sum"), []byte("example.org/dep v1.0.0 h1:AAAA=\n"), 0o600); err != nil {
 		t.Fatal(err)

@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -25,6 +24,7 @@ import (
 	"github.com/ramus-dev/ramus/executor/nodes"
 	"github.com/ramus-dev/ramus/executor/nodes/programs"
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/executor/services"
 	"github.com/ramus-dev/ramus/executor/settings"
 	"github.com/ramus-dev/ramus/executor/standby"
 	"github.com/ramus-dev/ramus/executor/store"
@@ -266,42 +266,33 @@ func (i *installation) newExecutor(upstreams map[string]upstream.Source, set *re
 	if _, ok := i.engine.(*sandbox.Engine); ok {
 		image = "" // the Sandbox has no images, and evidence names the image that was used
 	}
-	egress, private := hosts(c.Egress)
 	i.hides = new(hides)
 	x := &executor.Executor{
-		Data: c.Data, Git: i.git, Image: image, Egress: egress, PrivateEgress: private, Store: i.store,
+		Data: c.Data, Git: i.git, Image: image, Options: newOptions(c), Store: i.store,
 		LFS: i.lfs, Submodules: submodules(c.Repos), With: additions(c.Repos),
-		Upstreams: upstreams, RefreshAfter: time.Duration(c.RefreshAfter),
-		RefreshWait: time.Duration(c.RefreshWait), Secrets: set,
+		Bases: upstream.Bases{Sources: upstreams, RefreshAfter: time.Duration(c.RefreshAfter),
+			RefreshWait: time.Duration(c.RefreshWait)},
+		Secrets: set,
 		Fleet: &containers.Fleet{
 			Engine: i.engine, Dir: filepath.Join(c.Data, "hosts"), Keeper: i.workTree.keeper,
 			Capacity: c.Capacity, Pool: c.Pool, Queue: c.Queue, Sidecars: c.Browser.AtOnce,
 			Companions: c.Services.AtOnce, SleepAfter: time.Duration(c.SleepAfter), Log: i.log,
 		},
 		Devcontainer: c.Devcontainer,
-		ServiceLimits: containers.Limits{
+		Services: services.Starter{Limits: containers.Limits{
 			Memory: int64(c.Services.Memory), CPUs: c.Services.CPUs, PIDs: c.Services.PIDs,
 			Disk:     cmp.Or(int64(c.Services.Disk), -1),
 			DiskFree: int64(c.Limits.DiskFree),
-		},
+		}},
 		Browser: newBrowser(c.Browser),
-		Limits:  newLimits(c.Limits),
-		Timeout: time.Duration(c.Timeout), RunTimeout: time.Duration(c.RunTimeout),
-		Layers: int64(c.Layers),
-		Bot:    gitd.Person{Name: c.Bot.Name, Email: c.Bot.Email},
-		Log:    i.log,
-		Agents: newAgents(c.Agents),
-		Keep:   newRetention(c.Keep),
-		Hides:  i.hides.of,
-		Quotas: newQuotas(c.Quotas),
+		Layers:  int64(c.Layers),
+		Bot:     gitd.Person{Name: c.Bot.Name, Email: c.Bot.Email},
+		Log:     i.log,
+		Hides:   i.hides.of,
 	}
 	if e, ok := i.engine.(*kubernetes.Engine); ok {
 		x.Fleet.StartTimeout = cmp.Or(e.Wait, kubernetes.StartWait) // a pod may wait for a node
 	}
-	for name, value := range c.Env {
-		x.Env = append(x.Env, name+"="+value)
-	}
-	slices.Sort(x.Env)
 	bounds, err := newBounds(c, image)
 	if err != nil {
 		return nil, err

@@ -36,5 +36,5 @@ func newLFS(c Config, bucket store.Bucket, source func(repo string) (gitd.Upstre
 
 // lfsSource returns the upstream of a repository, and the hosts of its Git LFS objects.
 func (i *installation) lfsSource(repo string) (gitd.Upstream, []string) {
-	return i.executor.Bases().Source(repo).Upstream, i.now().Repos[repo].LFSHosts
+	return i.executor.Bases.Source(repo).Upstream, i.now().Repos[repo].LFSHosts
 }

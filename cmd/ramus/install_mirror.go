@@ -17,7 +17,7 @@ import (
 func (i *installation) newMirrors(secret *secrets) (*mirror.Mirrors, error) {
 	m := &mirror.Mirrors{Git: i.git, Targets: map[string]gitd.Upstream{}, Log: i.log, Now: time.Now}
 	m.Pull = func(ctx context.Context, repo string) error {
-		_, err := i.executor.Bases().Refresh(ctx, upstream.Deploy{Repo: repo}, nil)
+		_, err := i.executor.Bases.Refresh(ctx, upstream.Deploy{Repo: repo}, nil)
 		return err
 	}
 	for _, name := range slices.Sorted(maps.Keys(i.config.Repos)) {

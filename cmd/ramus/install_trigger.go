@@ -117,7 +117,7 @@ func newTrigger(name string, c TriggerConfig, secret *secrets) (trigger.Trigger,
 func (i *installation) openTriggers(ctx context.Context) error {
 	t := i.triggers
 	t.Executor, t.Tasks, t.Branches = i.executor, engineerTasks{i.engineer}, branches{i.git}
-	upstream := i.forges.upstream(i.git, i.executor.Bases().Source)
+	upstream := i.forges.upstream(i.git, i.executor.Bases.Source)
 	t.Upstream = func(repo string) (forge.Repo, bool) {
 		_, at, ok := upstream(repo)
 		return at, ok

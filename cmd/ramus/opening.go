@@ -206,7 +206,7 @@ func (o *opening) openExecutor(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	x.Seals, x.SealedBy = o.seals, o.sealedBy
+	x.Chain.Signer, x.Chain.Also = o.seals, o.sealedBy
 	if x.SecretStore, err = openSecretStore(o.config, o.keys, o.secret, o.set); err != nil {
 		return err
 	}
@@ -217,7 +217,7 @@ func (o *opening) openExecutor(ctx context.Context) error {
 	if o.traces != nil {
 		x.Observe, x.ObserveTold = o.traces.Ended, o.traces.Told
 	}
-	source := func(repo string) upstream.Source { return x.Bases().Source(repo) } // x is open by then
+	source := func(repo string) upstream.Source { return x.Bases.Source(repo) } // x is open by then
 	threads := o.connectChat(x)
 	o.connectEngineer(x, source)
 	find := &lookup.Lookup{Executor: x, Git: o.git}
@@ -253,7 +253,7 @@ func (o *opening) connectChat(x *executor.Executor) mcp.Threads {
 func (o *opening) connectEngineer(x *executor.Executor, source func(repo string) upstream.Source) {
 	o.engineer.Trackers = o.trackers.byName
 	o.engineer.Executor, o.engineer.Git, o.engineer.Upstream = x, o.git, o.forges.upstream(o.git, source)
-	x.Hosts = []upstream.Host{o.engineer}
+	x.Bases.Hosts = []upstream.Host{o.engineer}
 	if o.personal = o.forges.newForgeKeys(x.SecretStore, o.config.URL); o.personal == nil {
 		return
 	}

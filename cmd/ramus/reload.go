@@ -162,7 +162,7 @@ func (i *installation) apply(c Config) error {
 		return err
 	}
 	i.executor.Settings.SetBounds(bounds)
-	i.executor.Bases().SetSources(sources)
+	i.executor.Bases.SetSources(sources)
 	if i.chat != nil {
 		i.chat.Apply(talking)
 	}

@@ -15,8 +15,8 @@ import (
 // Agent is a coding agent. It runs as a command in the caller's container, one invocation a turn. The prompt goes in, its output is streamed, and
 // its changes are committed. The configuration of the server names agents, never a repository.
 type Agent struct {
-	Name string // lower-case letters, digits and hyphens; if empty, its key in Executor.Agents
-	// Image to run in, if the engine has images. If it is empty the image is Executor.Image, or the one that the
+	Name string // lower-case letters, digits and hyphens; if empty, its key in executor.Options.Agents
+	// Image to run in, if the engine has images. If it is empty the image is executor.Containers.Image, or the one that the
 	// caller's container is made of already.
 	Image string
 	// Command is an argument vector for the first turn. Resume, if set, is the one for every later turn of the caller, in this
@@ -24,11 +24,11 @@ type Agent struct {
 	Command, Resume []string
 	// Argument gives the prompt as the last argument. Otherwise it is on standard input.
 	Argument bool
-	Env      []string // "K=V", added to Executor.Env
+	Env      []string // "K=V", added to executor.Options.Env
 	// State lists files and folders below the home folder that are the agent's own memory. They are committed to
 	// refs/ramus/state/CALLER when a turn ends, and put back before the first turn in a new container.
 	State []string
-	// Timeout bounds one turn. The default is Executor.Timeout.
+	// Timeout bounds one turn. The default is executor.Options.Timeout.
 	Timeout time.Duration
 	// Protocol is the protocol between ramus and the agent. [ProtocolText], the default, is one invocation a turn
 	// with the prompt as input. With [ProtocolACP] Command starts an agent of the Agent Client Protocol on standard

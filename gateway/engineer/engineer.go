@@ -309,7 +309,7 @@ func (e *Engineer) workplace(ctx context.Context, s Submission) (repo, base stri
 		if err != nil {
 			return "", "", err
 		}
-		names := slices.Collect(maps.Keys(e.Executor.Bases().AllSources())) // some of them may never have been fetched
+		names := slices.Collect(maps.Keys(e.Executor.Bases.AllSources())) // some of them may never have been fetched
 		for _, r := range all {
 			if !lookup.IsOwnRepo(r.Name()) {
 				names = append(names, r.Name())
@@ -321,7 +321,7 @@ func (e *Engineer) workplace(ctx context.Context, s Submission) (repo, base stri
 		}
 		repo = names[0]
 	}
-	r, err := e.Executor.Bases().OpenRepo(ctx, repo)
+	r, err := e.Executor.Bases.OpenRepo(ctx, repo)
 	if err != nil {
 		return "", "", err
 	}
@@ -676,12 +676,12 @@ func (e *Engineer) refreshLater(repo string) {
 
 func (e *Engineer) refresh(repo string) {
 	for {
-		done, err := e.Executor.Bases().Refresh(e.ctx, upstream.Deploy{Repo: repo}, nil)
+		done, err := e.Executor.Bases.Refresh(e.ctx, upstream.Deploy{Repo: repo}, nil)
 		if err != nil && e.ctx.Err() == nil {
 			e.Log.Warn("cannot refresh a base that was pushed to", "repo", repo, "err", err)
 		}
 		if err == nil {
-			if err := e.Executor.Bases().WarmLater(e.ctx, repo, done.Commit); err != nil && e.ctx.Err() == nil {
+			if err := e.Executor.Bases.WarmLater(e.ctx, repo, done.Commit); err != nil && e.ctx.Err() == nil {
 				e.Log.Warn("cannot have the dependencies of a base fetched", "repo", repo, "err", err)
 			}
 		}

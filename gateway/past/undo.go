@@ -157,7 +157,7 @@ func (api *API) land(ctx context.Context, who route.Who, repo *gitd.Repo, r reco
 	if by == (gitd.Person{}) {
 		by = api.Executor.Bot
 	}
-	landed, err := api.Executor.Bases().Land(ctx, upstream.Landing{Repo: repo, Caller: r.Caller,
+	landed, err := api.Executor.Bases.Land(ctx, upstream.Landing{Repo: repo, Caller: r.Caller,
 		Committer: api.Executor.Bot, Merge: record.Merge{Into: u.Into, Here: u.Here, By: by}, Pick: &pick})
 	if err != nil {
 		return out, err

@@ -34,7 +34,7 @@ func talker(t *testing.T, ask string) *world {
 	}
 	w := openWith(t, ada, func(x *executor.Executor, e *sandbox.Engine) {
 		e.Bwrap, e.Runner, e.ReadOnly = "", filepath.Join(bin, "ramus"), []string{bin}
-		x.Agents = map[string]agent.Agent{"coder": {Protocol: agent.ProtocolACP, Command: []string{filepath.Join(bin, "acp-standin")},
+		x.Options.Agents = map[string]agent.Agent{"coder": {Protocol: agent.ProtocolACP, Command: []string{filepath.Join(bin, "acp-standin")},
 			Env:   []string{"ACP_STANDIN_SCRIPT=1", "ACP_STANDIN_STEER=1", "ACP_STANDIN_ASK=" + ask},
 			State: []string{".acp-standin"}, Permission: agent.PermissionAsk}}
 		if err := e.Check(t.Context()); err != nil {
@@ -158,7 +158,7 @@ func TestConversation(t *testing.T) {
 	}
 	said := strings.Join(words, " ")
 	// The sentence stops twice until the test has seen enough, however slow the pages are.
-	gates := filepath.Dir(w.x.Agents["coder"].Command[0])
+	gates := filepath.Dir(w.x.Options.Agents["coder"].Command[0])
 	goOn := func(gate string) {
 		if err := os.WriteFile(filepath.Join(gates, gate), nil, 0o644); err != nil {
 			t.Fatal(err)

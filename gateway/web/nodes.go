@@ -81,7 +81,7 @@ func newCloudNode(n nodes.Node) cloudNode {
 
 func (api *API) node() *nodeData {
 	d := &nodeData{Machine: api.Machines.This(), Path: "/nodes/" + workspace.Node, Badge: Badge{"Healthy", "good"},
-		Options: api.Executor.Options()}
+		Options: api.Executor.Applied()}
 	if d.Health != workspace.Healthy {
 		d.Badge = Badge{"The engine does not answer", "bad"}
 	}

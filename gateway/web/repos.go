@@ -80,7 +80,7 @@ func (api *API) repoRow(ctx context.Context, who route.Who, r *gitd.Repo) (repoR
 	case !errors.Is(err, gitd.ErrNotFound):
 		return row, err
 	}
-	if row.Status, err = api.Executor.Bases().Status(ctx, r); err != nil {
+	if row.Status, err = api.Executor.Bases.Status(ctx, r); err != nil {
 		return row, err
 	}
 	if who.Admin() {
@@ -447,7 +447,7 @@ func (api *API) beginImport(ctx context.Context, name, source string) error {
 		if err != nil {
 			return nil // an empty repository
 		}
-		if err := api.Executor.Bases().WarmLater(ctx, name, head); err != nil {
+		if err := api.Executor.Bases.WarmLater(ctx, name, head); err != nil {
 			api.Log.Warn("cannot have the dependencies of a base fetched", "repo", name, "err", err)
 		}
 		return nil
@@ -476,7 +476,7 @@ func (api *API) refreshRepo(c *route.Call) error {
 	if err := c.Who.CheckChange(r.Name(), base); err != nil {
 		return err
 	}
-	if _, err := api.Executor.Bases().Refresh(c.R.Context(), upstream.Deploy{Repo: r.Name()}, io.Discard); err != nil {
+	if _, err := api.Executor.Bases.Refresh(c.R.Context(), upstream.Deploy{Repo: r.Name()}, io.Discard); err != nil {
 		return err
 	}
 	return api.see(c, repoPath(r.Name()))

@@ -26,7 +26,7 @@ import (
 func openNamed(t *testing.T) *world {
 	t.Helper()
 	w := openWith(t, ada, func(x *executor.Executor, _ *sandbox.Engine) {
-		x.Agents = map[string]agent.Agent{"coder": {Protocol: agent.ProtocolACP,
+		x.Options.Agents = map[string]agent.Agent{"coder": {Protocol: agent.ProtocolACP,
 			Command: []string{"cat"}}} // it keeps sessions apart
 	}, func(api *web.API) {
 		store := &naming.Store{Options: people.Options{Git: api.Git,

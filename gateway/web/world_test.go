@@ -87,7 +87,7 @@ func openWith(t *testing.T, who route.Who, with func(*executor.Executor, *sandbo
 		t.Fatal(err)
 	}
 	x := &executor.Executor{Data: dir, Git: git, Fleet: &containers.Fleet{Engine: engine, Dir: filepath.Join(dir, "hosts")},
-		Agents: map[string]agent.Agent{"coder": {Command: []string{"cat"}}}}
+		Options: executor.Options{Agents: map[string]agent.Agent{"coder": {Command: []string{"cat"}}}}}
 	if with != nil {
 		with(x, engine)
 	}
