@@ -171,7 +171,7 @@ func TestAdditionGuards(t *testing.T) {
 		!strings.Contains(err.Error(), "terminal") {
 		t.Errorf("a second repository for a caller with a terminal: %v", err)
 	}
-	if err := w.x.CloseTerminal(t.Context(), caller(t, "run:typing"), p.term.Name, ada); err != nil {
+	if err := w.x.Shells.Close(t.Context(), caller(t, "run:typing"), p.term.Name, ada); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"typing", "pair"} {

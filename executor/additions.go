@@ -80,7 +80,7 @@ func (p *plan) planAdditions(ctx context.Context, r record.Request) (err error) 
 	case r.Terminal != nil:
 		return fmt.Errorf("cannot open a terminal: %w: the caller works in several repositories, and a typed command "+
 			"commits one; use `ramus exec`", record.ErrConflict)
-	case len(p.x.shells.Open(p.run.Caller)) > 0:
+	case len(p.x.Shells.Open(p.run.Caller)) > 0:
 		return fmt.Errorf("cannot work in several repositories: %w: the caller has a terminal, and a typed command "+
 			"commits one; close it", record.ErrConflict)
 	case r.From != "":

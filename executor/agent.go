@@ -25,7 +25,7 @@ func (x *Executor) newDialogues() *dialogue.Dialogues {
 			return dialogue.Bounds{Timeout: o.Timeout, RunTimeout: o.RunTimeout, Output: o.Limits.WithDefaults().Output}
 		},
 		Fleet:       x.Fleet,
-		Shells:      x.shells,
+		Shells:      &x.Shells,
 		Inspector:   x.viewer.Inspector,
 		Folder:      x.Folder,
 		Attachments: x.Attachments,

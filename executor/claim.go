@@ -290,8 +290,8 @@ func (x *Executor) Tell(ctx context.Context, run string, data json.RawMessage) e
 	if err := x.tell(ctx, repo, name, ref, told); err != nil {
 		return fmt.Errorf("cannot record that %s is told: %w", r.Name(), err)
 	}
-	if x.ObserveTold != nil {
-		x.ObserveTold(r)
+	if x.Observer != nil {
+		x.Observer.Told(r)
 	}
 	return x.Index.Put(r)
 }

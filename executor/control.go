@@ -327,7 +327,7 @@ func (x *Executor) Rollback(ctx context.Context, caller, to string, by gitd.Pers
 		return "", err
 	}
 	defer release()
-	if err := x.shells.Keep(ctx, t, nil); err != nil {
+	if err := x.Shells.Keep(ctx, t, nil); err != nil {
 		return "", err
 	}
 	tip, err := t.Tip(ctx)
@@ -341,7 +341,7 @@ func (x *Executor) Rollback(ctx context.Context, caller, to string, by gitd.Pers
 	if err != nil {
 		return "", err
 	}
-	return made, x.shells.Sync(ctx, t)
+	return made, x.Shells.Sync(ctx, t)
 }
 
 // adopt leases a caller's running container. The error is ErrGone if it has none.

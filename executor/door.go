@@ -68,7 +68,7 @@ func (x *Executor) door(t *step.Target) http.Handler {
 			return
 		}
 		if strings.HasPrefix(r.URL.Path, terminal.PromptPath) {
-			x.shells.ServePrompt(t.Caller, w, r)
+			x.Shells.ServePrompt(t.Caller, w, r)
 			return
 		}
 		if r.URL.Path == containers.RulePath {

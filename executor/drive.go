@@ -97,8 +97,9 @@ func (l *liveRun) perform(ctx context.Context, answers map[string]record.Decisio
 	if err := context.Cause(ctx); err != nil && (errors.Is(err, record.ErrClosed) || len(record.OpenSteps(l.Journalled())) == 0) {
 		return nil, err
 	}
-	if err := l.checkSecrets(); err != nil {
-		return nil, err
+	if l.x.SecretStore.LostHanded(l.Initial) {
+		return nil, step.Fail(record.ReasonEnvLost, fmt.Sprintf("the server stopped before the run had its secrets (%s); nothing was run",
+			strings.Join(l.Initial.Secrets, ", ")))
 	}
 	if err := l.SetState(record.StateRunning, "", ""); err != nil {
 		return nil, err
@@ -246,7 +247,7 @@ func (x *Executor) settle(ctx context.Context, l *liveRun, output map[string]any
 		gate := *l.Snapshot().Gate
 		jerr = l.SetState(record.StateAwaitingReview, "", gate.Message)
 		// A question to a person may be open for days. It holds no container.
-		if !l.Initial.Sub && len(x.shells.Open(l.Initial.Caller)) == 0 {
+		if !l.Initial.Sub && len(x.Shells.Open(l.Initial.Caller)) == 0 {
 			jerr = errors.Join(jerr, x.Fleet.Remove(ctx, l.Initial.Caller.String()))
 		}
 	default:
@@ -344,7 +345,7 @@ func (x *Executor) resumeAll(ctx context.Context) error {
 		}
 	}
 	var opened []*liveRun
-	if err := x.sweepSecrets(); err != nil {
+	if err := x.SecretStore.SweepHanded(x.Index.All()); err != nil {
 		return err
 	}
 	for _, r := range x.Index.All() {
@@ -543,6 +544,8 @@ func (x *Executor) seal(ctx context.Context, l *liveRun) error {
 	if err := l.entry.Seal(ctx); err != nil {
 		return err
 	}
-	x.dropSecrets(l.Snapshot())
+	if err := x.SecretStore.DropHanded(l.Snapshot()); err != nil {
+		x.Log.Warn("the secrets of a run are not removed; the next start does it", "run", l.Initial.Name(), "err", err)
+	}
 	return nil
 }

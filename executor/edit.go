@@ -60,14 +60,14 @@ func (x *Executor) edit(ctx context.Context, e Edit) (gitd.Hash, error) {
 		return "", err
 	}
 	defer release()
-	if err := x.shells.Keep(ctx, t, nil); err != nil {
+	if err := x.Shells.Keep(ctx, t, nil); err != nil {
 		return "", err
 	}
 	made, err := x.writeEdit(ctx, repo, c.Caller, e)
 	if err != nil {
 		return "", err
 	}
-	return made, x.shells.Sync(ctx, t)
+	return made, x.Shells.Sync(ctx, t)
 }
 
 // writeEdit makes the commit of an edit. The turn on the branch is held, so that only a push can move it meanwhile.

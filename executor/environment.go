@@ -16,7 +16,7 @@ import (
 
 // bounds returns the server's values as they are in the fields of the executor.
 func (x *Executor) bounds() settings.Bounds {
-	b := settings.Bounds{Image: x.Image, Limits: x.Options.Limits, Env: x.Options.Env, Timeout: x.Options.Timeout}
+	b := settings.Bounds{Image: x.Containers.Image, Limits: x.Options.Limits, Env: x.Options.Env, Timeout: x.Options.Timeout}
 	for _, name := range x.Options.Egress {
 		h := settings.Host{Private: slices.Contains(x.Options.PrivateEgress, name), Trusted: true}
 		h.Host = name

@@ -55,12 +55,10 @@ type Executor struct {
 	Git  *gitd.Server
 	// Fleet gives containers. The executor opens and closes it.
 	Fleet *containers.Fleet
-	// Image is the task image.
-	Image string
+	// Containers are the options of containers that do not change later.
+	Containers Containers
 	// Options may be changed later, by [Executor.Apply].
 	Options Options
-	// RepoEnv returns further environment of commands for a repository. If it is nil, there is none.
-	RepoEnv func(repo string) []string
 	// Settings reads the settings of repositories. Nil means that repositories have the values of the fields here, within
 	// which they may choose.
 	Settings *settings.Reader
@@ -93,22 +91,15 @@ type Executor struct {
 	// Door serves further requests at a container's door, apart from git and the proxy, by path prefix ("/model/").
 	// Nil means that there are none.
 	Door map[string]func(Visitor) http.Handler
-	// Devcontainer is the program of @devcontainers/cli, which builds images that bases describe. The default is "devcontainer".
-	Devcontainer string
 	// Services starts the services of callers. Limits are its options here.
 	Services services.Starter
-	// Layers bounds the disk space of all base layers, in bytes. The default is 20 GiB. Base layers are used if the
-	// fleet has a Keeper.
-	Layers int64
 	// Hides reports whether the work of a caller is hidden from others. Results of its checks are not theirs. It must not
 	// wait. Nil hides nothing.
 	Hides func(c record.Caller) bool
-	// Observe is called with each run that has ended and its events, which it must not change. ObserveTold is called when
-	// the origin of a run knows its end. They must not wait. Nil means that nothing is called.
-	Observe     func(record.Run, []record.Event)
-	ObserveTold func(record.Run)
-	Log         *slog.Logger
-	Now         func() time.Time
+	// Observer hears of the ends of runs. Nil means that nobody does.
+	Observer Observer
+	Log      *slog.Logger
+	Now      func() time.Time
 
 	// Reader reads the runs of all callers. Open sets it.
 	runs.Reader
@@ -123,6 +114,8 @@ type Executor struct {
 	Repos repos.Repos
 	// Files moves files between people and the containers of callers.
 	Files transfer.Mover
+	// Shells has the terminals of callers.
+	Shells shell.Shells
 	// Warmer wakes containers while people type.
 	Warmer warmup.Warmer
 	// Programs reaches the programs in the containers of callers.
@@ -135,7 +128,6 @@ type Executor struct {
 	targets step.Targets
 	runs    registry
 	book    quota.Book
-	shells  *shell.Shells
 	tally   tally
 	applied atomic.Pointer[Options] // nil until the first Apply
 
@@ -209,7 +201,7 @@ func (x *Executor) Open(ctx context.Context) error {
 	x.Repos = x.newRepos()
 	x.Files = transfer.Mover{Context: x.life.ctx, Git: x.Git, Dir: filepath.Join(x.Data, "uploads"), Awake: x.awake, Alone: x.alone,
 		Bot: x.Bot, Secrets: x.Secrets, Quiet: x.tuning.quiet, Turn: 2 * time.Minute}
-	x.shells = &shell.Shells{Context: x.life.ctx, Fleet: x.Fleet, Quiet: x.tuning.quiet, Secrets: x.Secrets, Log: x.Log, Now: x.Now}
+	x.Shells = shell.Shells{Context: x.life.ctx, Fleet: x.Fleet, Stop: x.Stop, Quiet: x.tuning.quiet, Secrets: x.Secrets, Log: x.Log, Now: x.Now}
 	x.Warmer = warmup.Warmer{Context: x.life.ctx, Go: x.life.do, Runs: &x.Reader, Targets: &x.targets, Awake: x.awake,
 		MakeLayer: x.MakeLayer, Life: x.tuning.warm, Log: x.Log}
 	x.Prompts = dialogue.Prompts{Runs: &x.Reader, At: x.runs.dialogueAt, Open: x.life.err, Dialogues: x.newDialogues()}
@@ -232,7 +224,7 @@ func (x *Executor) openTrees() error {
 	x.trees = &worktree.Store{
 		Git:       x.Git,
 		Fleet:     x.Fleet,
-		Container: worktree.Container{Image: x.Image, Limits: x.Options.Limits, Env: x.containerEnv()},
+		Container: worktree.Container{Image: x.Containers.Image, Limits: x.Options.Limits, Env: x.containerEnv()},
 		Identity:  worktree.Identity{Bot: x.Bot},
 		Secrets:   x.Secrets,
 		Layers:    x.tuning.layers,
@@ -243,7 +235,7 @@ func (x *Executor) openTrees() error {
 	if x.Git.Signer != nil {
 		x.trees.Identity.Key = x.Git.Signer.PublicKey()
 	}
-	x.trees.Layers.Dir, x.trees.Layers.Bytes = filepath.Join(x.Data, "layers"), x.Layers
+	x.trees.Layers.Dir, x.trees.Layers.Bytes = filepath.Join(x.Data, "layers"), x.Containers.Layers
 	x.deps = &deps.Cache{
 		Git:    x.Git,
 		Trees:  x.trees,
@@ -285,7 +277,7 @@ func (x *Executor) newArchive() *archive.Archive {
 		Find:     x.Run,
 		Manifest: x.Manifest,
 		Engine:   x.Fleet.Engine.Name(),
-		Image:    x.Image,
+		Image:    x.Containers.Image,
 		Bot:      x.Bot,
 		Secrets:  x.Secrets,
 		Log:      x.Log,

@@ -80,7 +80,7 @@ func (x *Executor) InApart(ctx context.Context, name string, commit gitd.Hash, l
 	git := x.Git.GrantHandler(gitd.Grant{Subject: "scratch", Repo: name, Read: []string{"refs/heads/main"},
 		Scopes:  []string{gitd.ScopeRead},
 		Expires: x.Now().AddDate(1, 0, 0)})
-	lease, err := tree.OpenScratch(ctx, worktree.Scratch{Key: "base:test", Image: x.Image, Branch: "main", Commit: commit,
+	lease, err := tree.OpenScratch(ctx, worktree.Scratch{Key: "base:test", Image: x.Containers.Image, Branch: "main", Commit: commit,
 		Door: worktree.ScratchDoor(repo, git, &egress.Proxy{})})
 	if err != nil {
 		return "", err

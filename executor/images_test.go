@@ -36,9 +36,9 @@ func newDevWorld(t *testing.T) *world {
 		}
 	})
 	return newWorldOn(t, "docker", func(x *executor.Executor) {
-		x.Image, x.Devcontainer = "ramus/task:latest", program
+		x.Containers.Image, x.Containers.Devcontainer = "ramus/task:latest", program
 		x.Settings = new(settings.Reader)
-		x.Settings.SetBounds(settings.Bounds{Image: x.Image, Allow: settings.Allow{Build: true}})
+		x.Settings.SetBounds(settings.Bounds{Image: x.Containers.Image, Allow: settings.Allow{Build: true}})
 	})
 }
 

@@ -510,7 +510,7 @@ func TestBoundNot(t *testing.T) {
 // killed process are removed.
 func TestLayers(t *testing.T) {
 	t.Parallel()
-	w := boundWorld(t, "sandbox", func(x *executor.Executor) { x.Layers = 1 })
+	w := boundWorld(t, "sandbox", func(x *executor.Executor) { x.Containers.Layers = 1 })
 	w.exec("run:old", "echo x >x")
 	list := func() int {
 		all, err := filepath.Glob(filepath.Join(w.data, "layers", "demo", "*-*"))

@@ -51,7 +51,7 @@ func (x *Executor) newLive(r record.Run, ref gitd.Hash, files runFiles, t *step.
 	l.ctx, l.cancel = context.WithCancelCause(x.life.ctx)
 	l.Checks = l.NewChecks()
 	if r.Kind == record.KindTerminal {
-		l.terminal = x.shells.Add(l.Run, l.done)
+		l.terminal = x.Shells.Add(l.Run, l.done)
 	}
 	return l, nil
 }

@@ -6,6 +6,6 @@ import "github.com/ramus-dev/ramus/tasks/workflow"
 type On = workflow.On
 
 // EventsOf returns the events that start the workflow of a file. The rest of the file is not checked.
-func (x *Executor) EventsOf(file string, text []byte) (On, error) {
+func EventsOf(file string, text []byte) (On, error) {
 	return workflow.ReadOn(file, text)
 }

@@ -37,6 +37,19 @@ type Options struct {
 	Quotas quota.Rules
 }
 
+// Containers are the options of the containers of callers that [Executor.Apply] does not change.
+type Containers struct {
+	// Image is the task image.
+	Image string
+	// RepoEnv returns further environment of commands for a repository. If it is nil, there is none.
+	RepoEnv func(repo string) []string
+	// Devcontainer is the program of @devcontainers/cli, which builds images that bases describe. The default is "devcontainer".
+	Devcontainer string
+	// Layers bounds the disk space of all base layers, in bytes. The default is 20 GiB. Base layers are used if the
+	// fleet has a Keeper.
+	Layers int64
+}
+
 // Check returns the options with their defaults, or the reason why they cannot be used.
 func (s Options) Check() (Options, error) {
 	if s.Timeout <= 0 {
@@ -66,7 +79,7 @@ func (x *Executor) Apply(s Options) error {
 		return err
 	}
 	x.applied.Store(&s)
-	x.trees.SetContainer(worktree.Container{Image: x.Image, Limits: s.Limits, Env: x.containerEnv()})
+	x.trees.SetContainer(worktree.Container{Image: x.Containers.Image, Limits: s.Limits, Env: x.containerEnv()})
 	return nil
 }
 

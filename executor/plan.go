@@ -43,7 +43,7 @@ type plan struct {
 
 // plan returns the plan of a request. Nothing is changed but, for a request that begins at a node, the caller's branch.
 func (x *Executor) plan(ctx context.Context, r record.Request) (*plan, error) {
-	handed, err := x.takeSecrets(&r)
+	handed, err := x.SecretStore.TakeHanded(&r)
 	if err != nil {
 		return nil, err
 	}

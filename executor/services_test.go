@@ -151,9 +151,9 @@ nodes:
 
 // imagesOfRamus has containers of the usual image, and allows all images whose names begin with ramus/.
 func imagesOfRamus(x *executor.Executor) {
-	x.Image = "ramus/task:latest"
+	x.Containers.Image = "ramus/task:latest"
 	x.Settings = new(settings.Reader)
-	x.Settings.SetBounds(settings.Bounds{Image: x.Image, Allow: settings.Allow{Images: []string{"ramus/*"}}})
+	x.Settings.SetBounds(settings.Bounds{Image: x.Containers.Image, Allow: settings.Allow{Images: []string{"ramus/*"}}})
 }
 
 // TestServices has a real PostgreSQL and a real Redis next to the container of a step, on both engines, and an image of its own for

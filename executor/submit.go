@@ -199,7 +199,7 @@ func (x *Executor) join(r record.Request, run record.Run, a *live.Attendance) (*
 
 // start launches a run that is claimed and planned.
 func (x *Executor) start(p *plan, ref gitd.Hash, a *live.Attendance) (*liveRun, record.Run, error) {
-	if err := x.handSecrets(p.run, p.handed); err != nil {
+	if err := x.SecretStore.PutHanded(p.run, p.handed); err != nil {
 		x.Log.Error("a run does not get its secrets", "run", p.run.Name(), "err", err) // it fails when it begins
 	}
 	if err := x.Index.Put(p.run); err != nil {

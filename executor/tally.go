@@ -28,6 +28,14 @@ type Outcomes struct {
 	Models  map[string]ModelUse // by provider
 }
 
+// Observer hears of the ends of runs. Its methods must not wait.
+type Observer interface {
+	// Ended is called with each run that has ended and its events, which it must not change.
+	Ended(r record.Run, events []record.Event)
+	// Told is called when the origin of a run knows its end.
+	Told(r record.Run)
+}
+
 // tally adds up work since the start. Its zero value is ready.
 type tally struct {
 	commands, commits       atomic.Int64
@@ -98,7 +106,7 @@ func (x *Executor) observe(l *liveRun) {
 	}
 	events := l.Journalled()
 	x.tally.add(r, events)
-	if x.Observe != nil {
-		x.Observe(r, events)
+	if x.Observer != nil {
+		x.Observer.Ended(r, events)
 	}
 }

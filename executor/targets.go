@@ -14,14 +14,14 @@ import (
 
 // newBuilder returns the builder of images that bases describe.
 func (x *Executor) newBuilder() *images.Builder {
-	return &images.Builder{Devcontainer: x.Devcontainer, Dir: filepath.Join(x.Data, "builds"), Secrets: x.Secrets,
+	return &images.Builder{Devcontainer: x.Containers.Devcontainer, Dir: filepath.Join(x.Data, "builds"), Secrets: x.Secrets,
 		Log: x.Log, Now: x.Now}
 }
 
 // setServices sets the fields of Services that are no options of the executor.
 func (x *Executor) setServices() {
 	s := &x.Services
-	s.Fleet, s.Image, s.Secrets, s.Log = x.Fleet, x.Image, x.Secrets, x.Log
+	s.Fleet, s.Image, s.Secrets, s.Log = x.Fleet, x.Containers.Image, x.Secrets, x.Log
 }
 
 // newRunner returns the runner of the steps of all runs.
@@ -39,11 +39,11 @@ func (x *Executor) newRunner() *step.Runner {
 		Inspector:     x.viewer.Inspector,
 		Folder:        x.Folder,
 		Bucket:        x.Artifacts.Bucket,
-		Image:         x.Image,
-		RepoEnv:       x.RepoEnv,
+		Image:         x.Containers.Image,
+		RepoEnv:       x.Containers.RepoEnv,
 		Egress:        x.egress,
 		Door:          x.door,
-		KeepTerminals: x.shells.Keep,
+		KeepTerminals: x.Shells.Keep,
 		Count:         x.tally.count,
 		CountCheck:    x.tally.countCheck,
 		Hides:         x.Hides,

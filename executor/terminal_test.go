@@ -126,7 +126,7 @@ func TestTerminalCommits(t *testing.T) {
 		p.v.Close()
 		w.stop(true)
 		w.start()
-		term, err := w.x.Terminal(caller(t, "run:typing"), "1")
+		term, err := w.x.Shells.Named(caller(t, "run:typing"), "1")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -204,13 +204,13 @@ func TestTerminalEnds(t *testing.T) {
 	}
 	p.typed("echo x >x; sleep 100\n")
 	p.until("the echo", func() bool { return strings.Contains(p.out.String(), "\x1b]633;C") })
-	if err := w.x.CloseTerminal(t.Context(), c, "1", ada); err != nil {
+	if err := w.x.Shells.Close(t.Context(), c, "1", ada); err != nil {
 		t.Fatal(err)
 	}
 	if got := w.inRepo("show", "ramus/run-ends:x"); got != "x" {
 		t.Errorf("x: %q", got)
 	}
-	if len(w.x.Terminals(c)) != 0 {
+	if len(w.x.Shells.All(c)) != 0 {
 		t.Error("it is still listed")
 	}
 	if st := p.term.State(); st.Running || !st.Stopped {

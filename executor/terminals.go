@@ -2,13 +2,11 @@ package executor
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/executor/shell"
-	"github.com/ramus-dev/ramus/gitd"
 )
 
 // maxName bounds the name of a terminal, in bytes.
@@ -29,7 +27,7 @@ func (x *Executor) OpenTerminal(ctx context.Context, r record.Request) (*shell.S
 	}
 	defer release()
 	call := *r.Terminal
-	open := x.shells.Open(r.Caller)
+	open := x.Shells.Open(r.Caller)
 	for _, s := range open {
 		if call.Name != "" && s.Name == call.Name && call.Command == nil || r.Key != "" && s.Run().ID == r.Key {
 			if r.Permit != nil {
@@ -45,7 +43,7 @@ func (x *Executor) OpenTerminal(ctx context.Context, r record.Request) (*shell.S
 			record.ErrConflict, shell.Max)
 	}
 	if call.Name == "" {
-		call.Name = x.shells.FreeName(r.Caller)
+		call.Name = x.Shells.FreeName(r.Caller)
 	}
 	r.Terminal = &call
 	l, run, err := x.submit(ctx, r, nil)
@@ -85,36 +83,5 @@ func (p *plan) setTerminal(call record.TerminalCall) error {
 	if len(c.Args) > 0 {
 		p.run.Command = quoteArgs(c.Args)
 	}
-	return nil
-}
-
-// Terminals returns a caller's terminals in the order in which they were opened.
-func (x *Executor) Terminals(c record.Caller) []*shell.Shell { return x.shells.All(c) }
-
-// Terminal returns a caller's terminal by its name. The error is ErrNotFound.
-func (x *Executor) Terminal(c record.Caller, name string) (*shell.Shell, error) {
-	if s := x.shells.Find(c, name); s != nil {
-		return s, nil
-	}
-	return nil, fmt.Errorf("terminal %q of %s: %w", name, c, record.ErrNotFound)
-}
-
-// CloseTerminal ends a terminal's program, commits its changes, and forgets the terminal. It returns when that is done.
-func (x *Executor) CloseTerminal(ctx context.Context, c record.Caller, name string, by gitd.Person) error {
-	s := x.shells.Find(c, name)
-	if s == nil {
-		return fmt.Errorf("terminal %q of %s: %w", name, c, record.ErrNotFound)
-	}
-	if !s.IsOver() {
-		if err := x.Stop(ctx, s.Run().Name(), by); err != nil && !errors.Is(err, record.ErrConflict) {
-			return err
-		}
-		select { // it may be ending by itself
-		case <-s.Done():
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
-	x.shells.Remove(s)
 	return nil
 }

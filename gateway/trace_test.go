@@ -25,7 +25,7 @@ func TestTraceOfAMention(t *testing.T) {
 	}
 	defer out.Close(t.Context())
 	k := openTalk(t, true, nil)
-	k.Executor.Observe, k.Executor.ObserveTold = out.Ended, out.Told
+	k.Executor.Observer = out
 	collector.SetDown(true) // for a while
 	ts := k.slack.Say(owner, "C01", "", "<@"+k.slack.BotUser+"> exec echo hello > greeting.txt; exit 3")
 	k.until("the result", func() bool { return len(k.part("C01", ts, "result")) == 1 })

@@ -268,7 +268,7 @@ func (i *installation) newExecutor(upstreams map[string]upstream.Source, set *re
 	}
 	i.hides = new(hides)
 	x := &executor.Executor{
-		Data: c.Data, Git: i.git, Image: image, Options: newOptions(c), Store: i.store,
+		Data: c.Data, Git: i.git, Containers: executor.Containers{Image: image, Devcontainer: c.Devcontainer, Layers: int64(c.Layers)}, Options: newOptions(c), Store: i.store,
 		LFS: i.lfs, Submodules: submodules(c.Repos), With: additions(c.Repos),
 		Bases: upstream.Bases{Sources: upstreams, RefreshAfter: time.Duration(c.RefreshAfter),
 			RefreshWait: time.Duration(c.RefreshWait)},
@@ -278,14 +278,12 @@ func (i *installation) newExecutor(upstreams map[string]upstream.Source, set *re
 			Capacity: c.Capacity, Pool: c.Pool, Queue: c.Queue, Sidecars: c.Browser.AtOnce,
 			Companions: c.Services.AtOnce, SleepAfter: time.Duration(c.SleepAfter), Log: i.log,
 		},
-		Devcontainer: c.Devcontainer,
 		Services: services.Starter{Limits: containers.Limits{
 			Memory: int64(c.Services.Memory), CPUs: c.Services.CPUs, PIDs: c.Services.PIDs,
 			Disk:     cmp.Or(int64(c.Services.Disk), -1),
 			DiskFree: int64(c.Limits.DiskFree),
 		}},
 		Browser: newBrowser(c.Browser),
-		Layers:  int64(c.Layers),
 		Bot:     gitd.Person{Name: c.Bot.Name, Email: c.Bot.Email},
 		Log:     i.log,
 		Hides:   i.hides.of,

@@ -215,7 +215,7 @@ func (o *opening) openExecutor(ctx context.Context) error {
 		x.LLM = o.endpoint
 	}
 	if o.traces != nil {
-		x.Observe, x.ObserveTold = o.traces.Ended, o.traces.Told
+		x.Observer = o.traces
 	}
 	source := func(repo string) upstream.Source { return x.Bases.Source(repo) } // x is open by then
 	threads := o.connectChat(x)
@@ -231,7 +231,7 @@ func (o *opening) openExecutor(ctx context.Context) error {
 		mcp.Path: mcp.Door(x, o.engineer, threads, o.comments, buildVersion())}
 	if reader := o.forges.hub.reader(o.forges.upstream(o.git, source)); reader != nil {
 		x.Door[reader.Prefix()] = func(v executor.Visitor) http.Handler { return reader.Handler(v) }
-		x.RepoEnv = reader.Env
+		x.Containers.RepoEnv = reader.Env
 	}
 	if err := x.Open(ctx); err != nil {
 		return fmt.Errorf("cannot open the executor: %w", err)

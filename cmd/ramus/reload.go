@@ -135,7 +135,7 @@ func (i *installation) apply(c Config) error {
 	if err := checkTelling(c); err != nil {
 		return err
 	}
-	bounds, err := newBounds(c, i.executor.Image)
+	bounds, err := newBounds(c, i.executor.Containers.Image)
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package shell
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -39,6 +40,8 @@ type Shells struct {
 	// Context ends with the cause [record.ErrClosed] when the server stops. The programs of terminals go on.
 	Context context.Context
 	Fleet   *containers.Fleet
+	// Stop ends a run.
+	Stop func(ctx context.Context, run string, by gitd.Person) error
 	// Quiet is how long a terminal must be quiet for its changes to be committed.
 	Quiet time.Duration
 	// Secrets are removed from messages. Nil means that there are none.
@@ -89,6 +92,34 @@ func (g *Shells) Find(c record.Caller, name string) *Shell {
 			return s
 		}
 	}
+	return nil
+}
+
+// Named returns a caller's terminal by its name. The error is [record.ErrNotFound].
+func (g *Shells) Named(c record.Caller, name string) (*Shell, error) {
+	if s := g.Find(c, name); s != nil {
+		return s, nil
+	}
+	return nil, fmt.Errorf("terminal %q of %s: %w", name, c, record.ErrNotFound)
+}
+
+// Close ends a terminal's program, commits its changes, and forgets the terminal. It returns when that is done.
+func (g *Shells) Close(ctx context.Context, c record.Caller, name string, by gitd.Person) error {
+	s, err := g.Named(c, name)
+	if err != nil {
+		return err
+	}
+	if !s.IsOver() {
+		if err := g.Stop(ctx, s.Run().Name(), by); err != nil && !errors.Is(err, record.ErrConflict) {
+			return err
+		}
+		select { // it may be ending by itself
+		case <-s.Done():
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	g.Remove(s)
 	return nil
 }
 

@@ -115,7 +115,7 @@ func (s *Starter) readListener(ctx context.Context, repo *gitd.Repo, f gitd.Tree
 	if err != nil {
 		return l, err
 	}
-	if l.on, err = s.Executor.EventsOf(l.file, text); err != nil && bytes.Contains(text, []byte("push")) {
+	if l.on, err = executor.EventsOf(l.file, text); err != nil && bytes.Contains(text, []byte("push")) {
 		first, _, _ := strings.Cut(err.Error(), "\n") // FILE:LINE:COLUMN: MISTAKE
 		l.fault = fmt.Sprintf("%s starts nothing: line %s", l.file, strings.TrimPrefix(first, l.file+":"))
 	}

@@ -99,7 +99,7 @@ func (s *space) run(ctx context.Context, session gitd.ShellSession) (int, error)
 
 // running returns the name of the caller's first open shell, or "".
 func (s *space) running() string {
-	for _, t := range s.door.Executor.Terminals(s.caller) {
+	for _, t := range s.door.Executor.Shells.All(s.caller) {
 		if st := t.Status(); st.State.Running && st.Command == "" {
 			return t.Name
 		}
@@ -174,7 +174,7 @@ func (s *space) copy(ctx context.Context, t *shell.Shell, v *terminal.Viewer, ou
 		if last.Exit == nil {
 			return 0, errors.New("the program has ended: " + strings.TrimSpace(last.End))
 		}
-		if err := s.door.Executor.CloseTerminal(ctx, s.caller, t.Name, s.person); err != nil && !errors.Is(err, record.ErrNotFound) {
+		if err := s.door.Executor.Shells.Close(ctx, s.caller, t.Name, s.person); err != nil && !errors.Is(err, record.ErrNotFound) {
 			return 0, err
 		}
 		return *last.Exit, nil

@@ -236,12 +236,12 @@ func (s *socket) find(ctx context.Context, h Hello) (*shell.Shell, error) {
 	call := record.TerminalCall{Rows: min(max(h.Rows, 0), 1000), Cols: min(max(h.Cols, 0), 1000)}
 	switch h.Terminal {
 	case "":
-		if all := s.api.Executor.Terminals(s.caller.Caller); len(all) > 0 {
+		if all := s.api.Executor.Shells.All(s.caller.Caller); len(all) > 0 {
 			return all[0], nil
 		}
 	case "new":
 	default:
-		t, err := s.api.Executor.Terminal(s.caller.Caller, h.Terminal)
+		t, err := s.api.Executor.Shells.Named(s.caller.Caller, h.Terminal)
 		if err == nil || !errors.Is(err, record.ErrNotFound) {
 			return t, err
 		}

@@ -170,7 +170,7 @@ func (api *API) list(c *route.Call) error {
 	if err != nil {
 		return err
 	}
-	return c.Reply(statuses(api.Executor.Terminals(st.Caller)))
+	return c.Reply(statuses(api.Executor.Shells.All(st.Caller)))
 }
 
 func statuses(list []*shell.Shell) []shell.TerminalStatus {
@@ -187,7 +187,7 @@ func (api *API) closeTerminal(c *route.Call) error {
 		return err
 	}
 	name := c.R.PathValue("terminal")
-	if err := api.Executor.CloseTerminal(c.R.Context(), st.Caller, name, c.Who.Person(gitd.Person{})); err != nil {
+	if err := api.Executor.Shells.Close(c.R.Context(), st.Caller, name, c.Who.Person(gitd.Person{})); err != nil {
 		return err
 	}
 	if err := audit(c, "close", st.Caller, name); err != nil {
@@ -269,7 +269,7 @@ func (api *API) tabs(c *route.Call) error {
 		return err
 	}
 	tabs := Tabs{Workspace: st.Caller.Slug(), Tabs: []Tab{}}
-	for _, t := range statuses(api.Executor.Terminals(st.Caller)) {
+	for _, t := range statuses(api.Executor.Shells.All(st.Caller)) {
 		label := t.Title
 		if label == "" {
 			label = "Terminal " + t.Name
