@@ -6,9 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path"
 	"slices"
 	"time"
 
+	"github.com/ramus-dev/ramus/executor/agent"
+	"github.com/ramus-dev/ramus/executor/attachment"
+	"github.com/ramus-dev/ramus/executor/index"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/executor/step"
 	"github.com/ramus-dev/ramus/gitd"
@@ -311,4 +315,104 @@ func (x *Executor) tell(ctx context.Context, repo *gitd.Repo, ref string, was gi
 		return err
 	}
 	return repo.Update(ctx, gitd.RefUpdate{Name: ref, New: commit, Old: &was})
+}
+
+// errClaimed is the error of a claim that another request made first.
+var errClaimed = errors.New("claimed already")
+
+// claim makes the run's ref, and with it the branch of a new caller. The ref is made against zero, or moved from old, where an
+// earlier claim left it. The request that does so owns the run.
+func (x *Executor) claim(ctx context.Context, p *plan, old gitd.Hash) (gitd.Hash, error) {
+	var parents []gitd.Hash
+	if old != "" {
+		parents = []gitd.Hash{old}
+	}
+	for attempt := 0; ; attempt++ {
+		// The additional branches are first, because a run without them could not begin.
+		if err := p.others.Make(ctx, &p.run); p.draw && errors.Is(err, record.ErrConflict) && attempt < 20 {
+			p.drawCaller(ctx, attempt)
+			continue
+		} else if err != nil {
+			return "", err
+		}
+		text, err := json.MarshalIndent(p.run, "", "  ")
+		if err != nil {
+			return "", fmt.Errorf("%w request: %w", record.ErrInvalid, err)
+		}
+		files := []gitd.File{{Path: "run.json", Content: text}}
+		if p.files.Workflow != "" {
+			files = append(files, gitd.File{Path: "workflow.yaml", Content: []byte(p.files.Workflow)})
+		}
+		for id, text := range p.files.Sub {
+			files = append(files, gitd.File{Path: "sub/" + id + ".yaml", Content: []byte(text)})
+		}
+		for _, a := range p.given {
+			files = append(files, gitd.File{Path: path.Join(attachment.Folder, record.FirstPrompt, a.Name),
+				Content: a.Content})
+		}
+		ref, err := p.repo.WriteCommit(ctx, gitd.NewCommit{Put: files, Parents: parents,
+			Author: p.run.Asker.Or(x.Bot), Committer: x.Bot, When: x.Now(),
+			Message: fmt.Sprintf("Claim %s\n\n%s: %s\n%s: %s\n", p.run.Name(), record.TrailerCaller, p.run.Caller,
+				record.TrailerRun, p.run.ID)})
+		if err != nil {
+			return "", fmt.Errorf("cannot claim a run: %w", err)
+		}
+		if err := x.Index.Claim(p.run); err != nil {
+			return "", err
+		}
+		none := gitd.Hash("")
+		// The run's ref is the last one, because refs change one after another, and a kill may come between. A run without
+		// its branch could not begin. A branch without its run is taken over by the next claim.
+		var updates []gitd.RefUpdate
+		if p.fresh {
+			if p.state != "" {
+				updates = append(updates, gitd.RefUpdate{Name: agent.MemoryRef(p.run.Caller), New: p.state})
+			}
+			updates = append(updates, gitd.RefUpdate{Name: "refs/heads/" + p.run.Branch, New: p.run.Start, Old: &none})
+		}
+		updates = append(updates, gitd.RefUpdate{Name: record.RunRef(p.run.Caller, p.run.ID), New: ref, Old: &old})
+		err = p.repo.Update(ctx, updates...)
+		if err == nil {
+			return ref, nil
+		}
+		if !errors.Is(err, gitd.ErrConflict) || attempt >= 20 {
+			return "", fmt.Errorf("cannot claim a run: %w", err)
+		}
+		now, err := p.repo.Resolve(ctx, record.RunRef(p.run.Caller, p.run.ID))
+		taken := err == nil && now != old
+		switch {
+		case taken && !p.draw && !p.redraw:
+			return "", errClaimed
+		case taken && !p.draw: // another request of the same second has the id, so draw again
+			p.run.ID = x.drawRun(p.run.CreatedAt)
+		case p.draw:
+			p.drawCaller(ctx, attempt)
+		default:
+			// The branch was made meanwhile by another run of the caller.
+			tip, err := p.repo.Resolve(ctx, "refs/heads/"+p.run.Branch)
+			if err != nil {
+				return "", fmt.Errorf("cannot claim a run: %w", err)
+			}
+			p.fresh, p.run.Start, p.run.Head = false, tip, tip
+		}
+	}
+}
+
+// drawRun draws an id for a run that has none. Two runs of one caller in one second may draw the same.
+func (x *Executor) drawRun(now time.Time) string {
+	token := record.NewToken
+	if x.tuning.token != nil {
+		token = x.tuning.token
+	}
+	return now.Format("20060102-150405") + "-" + token()[:4]
+}
+
+// claimed returns the run that another request claimed first.
+func (x *Executor) claimed(ctx context.Context, p *plan) (record.Run, error) {
+	name := record.RunRef(p.run.Caller, p.run.ID)
+	hash, err := p.repo.Resolve(ctx, name)
+	if err != nil {
+		return record.Run{}, err
+	}
+	return index.ReadRun(ctx, p.repo, gitd.Ref{Name: name, Hash: hash})
 }

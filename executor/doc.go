@@ -1,6 +1,9 @@
 // Package executor runs commands, tasks and workflows for callers, commits after every command, and keeps the record
 // of it. It coordinates its sub-packages. worktree, deps, browse and agent work in containers, upstream keeps bases,
-// and record, index and store keep the records.
+// record, index and store keep the records, and runs reads them.
+//
+// An [Executor] decides which work begins, and drives each run to its end. Everything else that can be asked of it is asked of one of
+// its parts, such as [Executor.Prompts] and [Executor.Files]. A part has the fields that it uses.
 //
 // # Nouns
 //
@@ -14,7 +17,7 @@
 // goroutine of its own, which takes its steps to their ends. A step runs in the container of the caller's target, and
 // ends with a commit and an event.
 //
-// An [agent.Agent] is a program that works in turns. A prompt that it gets while it works ([Executor.Say]) is its
+// An [agent.Agent] is a program that works in turns. A prompt that it gets while it works ([dialogue.Prompts.Say]) is its
 // next turn.
 //
 // # Where it is kept
