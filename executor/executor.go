@@ -101,7 +101,7 @@ type Executor struct {
 	Log      *slog.Logger
 	Now      func() time.Time
 
-	// Reader reads the runs of all callers. Open sets it.
+	// An Executor reads its runs too. Open sets the Reader.
 	runs.Reader
 
 	// The parts of an executor. Open sets their fields. They may be handed on before, and used after.
