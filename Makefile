@@ -100,7 +100,7 @@ GORACE ?= atexit_sleep_ms=50
 # the memory (0.5 GB). Tests run without it, because they measure memory.
 GCRARE ?= 300
 # -trimpath, so that packages which another checkout has compiled are not compiled again. lint compiles with it, too.
-TESTS = -exec 'env -u GOGC' -trimpath -count=1 -vet=off -ldflags '-s -w' -timeout 25m -p $$(($$(nproc) + 1)) ./...
+TESTS = -exec 'env -u GOGC' -trimpath -count=1 -vet=off -ldflags '-s -w' -timeout 40m -p $$(($$(nproc) + 1)) ./...
 
 # BENCH=cold,clone selects scenarios, BENCH_ROUNDS=n sets the rounds. docs/benchmarks.md has all variables.
 bench: build ## compare ramus with the alternatives, in a table, bin/bench/results.json and charts

@@ -120,7 +120,11 @@ func reviewedWith(t *testing.T, change func(*web.API)) *world {
 func TestChanges(t *testing.T) {
 	w := reviewed(t)
 	const path = "/workspaces/run-otter/changes"
+	for _, query := range []string{"", "?view=split", "?file=large.go&line=1500"} {
+		w.until(path+query, "chroma", true) // a busy machine shows a file without colours at first
+	}
 	w.until(path, `<mark><span class="s">30</span></mark>`, true)
+	w.until(path, `<span class="kd">var</span>`, true)
 	status, _, body := w.get(path)
 	parse(t, "changes", body).check()
 	for _, want := range []string{"10 files", `<mark><span class="s">30</span></mark>`, `<mark><span class="s">thirty</span></mark>`, `class="l del"`, `-L33"`, `-R33"`, "old name.txt → new name.txt",
