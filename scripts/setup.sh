@@ -65,6 +65,7 @@ if [ "$what" = test ]; then
         "has_engine:docker.io" "has iptables:iptables"       # the container engine
         "has mmdebstrap:mmdebstrap" "has newuidmap:uidmap" # the image
         "has gcc:gcc" "has_headers:libc6-dev"                # the race detector
+        "has cloud-init:cloud-init" "has nft:nftables"       # they check the files that new machines get
         "has gh:gh" "has ssh:openssh-client" "has capsh:libcap2-bin"
         "has ps:procps" "has xz:xz-utils" "has python3:python3"
         "has_postgres:postgresql" "has redis-server:redis-server" # services of the stories
