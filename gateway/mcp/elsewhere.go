@@ -21,26 +21,22 @@ import (
 // repository. A call of a tool that names work goes to its owner, which answers it as a request without a session. All other messages go to
 // the replica of their session.
 
-// elsewhere returns the handler of a request that another replica answers, or nil.
-func (api *API) elsewhere(c *route.Call, body []byte) http.Handler {
-	if api.Desk.Alone() || route.Via(c.R.Context()) != "" {
-		return nil
+// elsewhere returns the handler of a request that another replica answers. Returns nil if this one does. foreign reports whether the
+// request is then a call of a tool in a session of another replica, which is answered without the session.
+func (api *API) elsewhere(c *route.Call, body []byte) (passed http.Handler, foreign bool) {
+	if api.Desk.Alone() {
+		return nil, false
 	}
-	if call, ok := readToolCall(body); ok {
-		if w := call.work(c.Who); w != (gather.Work{}) {
-			return api.Desk.Others.Pass(c.R, w, c.Who.Local)
+	call, isCall := readToolCall(body)
+	of := replicaOf(c.R.Header.Get(sessionHeader))
+	if route.Via(c.R.Context()) == "" {
+		if w := call.work(c.Who); isCall && w != (gather.Work{}) {
+			passed = api.Desk.Others.Pass(c.R, w, c.Who.Local)
+		} else {
+			passed = api.Desk.Others.PassTo(of, c.Who.Local)
 		}
 	}
-	return api.Desk.Others.PassTo(replicaOf(c.R.Header.Get(sessionHeader)), c.Who.Local)
-}
-
-// isForeign reports whether a call of a tool is in a session of another replica. It is answered without the session.
-func (api *API) isForeign(session string, body []byte) bool {
-	if api.Desk.Alone() || replicaOf(session) == api.Desk.Name {
-		return false
-	}
-	_, ok := readToolCall(body)
-	return ok
+	return passed, isCall && of != "" && of != api.Desk.Name
 }
 
 // newSessionID returns a random id. It names the replica if there are several.

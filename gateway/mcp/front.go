@@ -180,9 +180,14 @@ func (api *API) serve(c *route.Call) error {
 		return err
 	}
 	c.R.Body = io.NopCloser(bytes.NewReader(body))
-	if h := api.elsewhere(c, body); h != nil {
-		h.ServeHTTP(c.W, c.R)
+	passed, foreign := api.elsewhere(c, body)
+	if passed != nil {
+		passed.ServeHTTP(c.W, c.R)
 		return nil
+	}
+	if foreign {
+		c.R.Header.Del(sessionHeader)
+		return api.front.serveAlone(c.W, c.R, c.Who)
 	}
 	return api.front.serve(c.W, c.R, c.Who, body)
 }
@@ -291,9 +296,6 @@ func (f *front) serve(w http.ResponseWriter, r *http.Request, who route.Who, bod
 			return err
 		}
 		f.single(r.Context(), who).ServeHTTP(out, r)
-	case id != "" && f.api.isForeign(id, body):
-		r.Header.Del(sessionHeader)
-		f.single(r.Context(), who).ServeHTTP(out, r)
 	case id != "":
 		s, err := f.find(id, who)
 		if err != nil {
@@ -309,6 +311,13 @@ func (f *front) serve(w http.ResponseWriter, r *http.Request, who route.Who, bod
 		defer f.release(s)
 		s.handler.ServeHTTP(out, r)
 	}
+	return out.problem()
+}
+
+// serveAlone answers one request without a session.
+func (f *front) serveAlone(w http.ResponseWriter, r *http.Request, who route.Who) error {
+	out := &writer{ResponseWriter: w, rc: http.NewResponseController(w)}
+	f.single(r.Context(), who).ServeHTTP(out, r)
 	return out.problem()
 }
 

@@ -58,7 +58,7 @@ func (f *Front) sendRecords(ctx context.Context, to ownership.Replica, repo stri
 		return err
 	}
 	if len(body) > maxPacked {
-		return fmt.Errorf("%w: the names and links of its workspaces have %d bytes, at most %d go along", record.ErrConflict, len(body), maxPacked)
+		return fmt.Errorf("%w: the names and links of its workspaces have %d bytes, at most %d go along; `ramus prune runs` removes those of old runs", record.ErrConflict, len(body), maxPacked)
 	}
 	return f.ask(ctx, to, http.MethodPost, "/replica/records?"+url.Values{"repo": {repo}}.Encode(), bytes.NewReader(body), nil)
 }
@@ -83,7 +83,7 @@ func (f *Front) unpack(r *http.Request) error {
 		if k := f.Keepers[name]; k != nil {
 			errs = append(errs, k.Unpack(ctx, packed))
 		} else {
-			errs = append(errs, fmt.Errorf("this replica keeps no %.100q", name))
+			errs = append(errs, fmt.Errorf("this replica keeps no %.100q; all replicas need the same version of ramus", name))
 		}
 	}
 	return errors.Join(errs...)

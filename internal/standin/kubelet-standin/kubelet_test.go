@@ -124,7 +124,7 @@ func (a *apiServer) change(kind string, p map[string]any) {
 	a.watch <- string(b)
 }
 
-// await waits until what was reported is as wanted.
+// await waits until is returns true. It fails the test after a minute.
 func (a *apiServer) await(what string, is func() bool) {
 	a.t.Helper()
 	limit := time.After(time.Minute)

@@ -25,6 +25,7 @@ import (
 
 	"github.com/moby/spdystream"
 
+	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/containers/kubernetes/way"
 	"github.com/ramus-dev/ramus/containers/runner"
 	"github.com/ramus-dev/ramus/internal/goroutines"
@@ -223,12 +224,12 @@ func TestCommands(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(p.folder, "work", "a"), make([]byte, 5000), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	out, _, status := performed(t, address, config, false, way.Program, "way", "usage", "10", "/work")
+	out, _, status := performed(t, address, config, false, way.Program, "way", "usage", "10", containers.WorkDir)
 	if !strings.Contains(out, `"Files":`) || !strings.Contains(status, `"Success"`) {
 		t.Errorf("usage: %q, %q", out, status)
 	}
 	for _, args := range [][]string{{way.Program, "way", "usage", "10", "/etc"}, {way.Program, "way", "names"},
-		{way.Program, "way", "usage", "10", "/work/../etc"}, {way.Program, "way", "connect", "{}"}} {
+		{way.Program, "way", "usage", "10", containers.WorkDir + "/../etc"}, {way.Program, "way", "connect", "{}"}} {
 		_, errs, status := performed(t, address, config, true, args...)
 		if errs == "" || !strings.Contains(status, `"NonZeroExitCode"`) || !strings.Contains(status, `"125"`) {
 			t.Errorf("%q: %q, %q", args, errs, status)

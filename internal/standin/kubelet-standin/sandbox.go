@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -49,7 +48,11 @@ func newSandboxes(dir, runner string) (*sandboxes, error) {
 		return nil, wrap(err)
 	}
 	s := &sandboxes{dir: dir, runner: filepath.Join(dir, "ramus-runner"), calls: make(chan func()), done: make(chan struct{})}
-	if err := copyProgram(runner, s.runner); err != nil {
+	program, err := os.ReadFile(runner)
+	if err == nil {
+		err = os.WriteFile(s.runner, program, 0o755)
+	}
+	if err != nil {
 		return nil, wrap(err)
 	}
 	go s.thread()
@@ -74,20 +77,6 @@ func (s *sandboxes) close() error {
 		return fmt.Errorf("cannot remove the folder for pods: %w", err)
 	}
 	return nil
-}
-
-func copyProgram(from, to string) error {
-	in, err := os.Open(from)
-	if err != nil {
-		return err
-	}
-	defer in.Close()
-	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o755)
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(out, in)
-	return errors.Join(err, out.Close())
 }
 
 // folder makes the folder of a pod, with its volumes as they are when the first container has prepared them.
