@@ -23,20 +23,19 @@ import (
 
 // elsewhere returns the handler of a request that another replica answers. Returns nil if this one does. foreign reports whether the
 // request is then a call of a tool in a session of another replica, which is answered without the session.
-func (api *API) elsewhere(c *route.Call, body []byte) (passed http.Handler, foreign bool) {
+func (api *API) elsewhere(c *route.Call, m message) (passed http.Handler, foreign bool) {
 	if api.Desk.Alone() {
 		return nil, false
 	}
-	call, isCall := readToolCall(body)
 	of := replicaOf(c.R.Header.Get(sessionHeader))
 	if route.Via(c.R.Context()) == "" {
-		if w := call.work(c.Who); isCall && w != (gather.Work{}) {
+		if w := m.Params.Arguments.work(c.Who); m.isToolCall() && w != (gather.Work{}) {
 			passed = api.Desk.Others.Pass(c.R, w, c.Who.Local)
 		} else {
 			passed = api.Desk.Others.PassTo(of, c.Who.Local)
 		}
 	}
-	return passed, isCall && of != "" && of != api.Desk.Name
+	return passed, m.isToolCall() && of != "" && of != api.Desk.Name
 }
 
 // newSessionID returns a random id. It names the replica if there are several.
@@ -53,7 +52,32 @@ func replicaOf(session string) string {
 	return session[:max(at, 0)]
 }
 
-// namedWork has the arguments of all tools that name work.
+// message is the part of a message that decides which replica answers it. The zero value is a message that is none of these.
+type message struct {
+	ID     json.RawMessage `json:"id"`
+	Method string          `json:"method"`
+	Params struct {
+		Name      string          `json:"name"`
+		Arguments namedWork       `json:"arguments"`
+		RequestID json.RawMessage `json:"requestId"` // of the call that the message cancels
+	} `json:"params"`
+}
+
+func (m message) isToolCall() bool { return m.Method == "tools/call" }
+func (m message) isCancel() bool   { return m.Method == "notifications/cancelled" }
+
+// readMessage reads a message. The protocol's library refuses a message that is not valid.
+func readMessage(body []byte) (m message) {
+	if json.Unmarshal(body, &m) != nil {
+		return message{}
+	}
+	if m.Params.Name != toolRevoke {
+		m.Params.Arguments.Link = ""
+	}
+	return m
+}
+
+// namedWork has the arguments of all tools that name work. Arguments of other types name nothing, and the tool refuses them.
 type namedWork struct {
 	Repo       string `json:"repo"`
 	Run        string `json:"run"`
@@ -61,33 +85,16 @@ type namedWork struct {
 	TaskID     string `json:"task_id"`
 	Of         string `json:"of"`
 	Tournament string `json:"tournament"`
-	Link       string `json:"-"`
+	Link       string `json:"id"`
 }
 
-// readToolCall returns the work that a message names. It reports whether the message is a call of a tool.
-func readToolCall(body []byte) (n namedWork, ok bool) {
-	var message struct {
-		Method string `json:"method"`
-		Params struct {
-			Name      string          `json:"name"`
-			Arguments json.RawMessage `json:"arguments"`
-		} `json:"params"`
+func (n *namedWork) UnmarshalJSON(b []byte) error {
+	type plain namedWork
+	var read plain
+	if json.Unmarshal(b, &read) == nil {
+		*n = namedWork(read)
 	}
-	if json.Unmarshal(body, &message) != nil || message.Method != "tools/call" {
-		return n, false
-	}
-	// Wrong arguments name nothing. The tool refuses them.
-	if json.Unmarshal(message.Params.Arguments, &n) != nil {
-		return namedWork{}, true
-	}
-	if message.Params.Name == toolRevoke {
-		var link struct {
-			ID string `json:"id"`
-		}
-		_ = json.Unmarshal(message.Params.Arguments, &link)
-		n.Link = link.ID
-	}
-	return n, true
+	return nil
 }
 
 // work returns the work of a call. If the call names none, it is the repository to which the bearer is limited.

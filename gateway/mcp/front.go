@@ -96,9 +96,11 @@ type API struct {
 	Log  *slog.Logger
 	Now  func() time.Time
 
-	once  sync.Once
-	front *front
-	lists lists
+	once    sync.Once
+	front   *front
+	lists   lists
+	calls   openCalls
+	cancels *gather.Question[callName, struct{}]
 }
 
 func (api *API) setUp() {
@@ -111,6 +113,7 @@ func (api *API) setUp() {
 		}
 		api.front = &front{api: api, sessions: map[string]*session{}}
 		api.lists = api.newLists()
+		api.cancels = api.newCancels()
 	})
 }
 
@@ -180,9 +183,16 @@ func (api *API) serve(c *route.Call) error {
 		return err
 	}
 	c.R.Body = io.NopCloser(bytes.NewReader(body))
-	passed, foreign := api.elsewhere(c, body)
+	m := readMessage(body)
+	if m.isCancel() {
+		api.cancelCall(c, m)
+	}
+	passed, foreign := api.elsewhere(c, m)
+	if passed != nil || foreign {
+		defer api.calls.begin(c, m)()
+	}
 	if passed != nil {
-		passed.ServeHTTP(c.W, c.R)
+		servePassed(passed, c)
 		return nil
 	}
 	if foreign {
