@@ -282,5 +282,30 @@ func TestTemplateOnCluster(t *testing.T) {
 	}
 }
 
+// TestMissingImage starts containers whose images the kubelet cannot get, because their registry refuses connections.
+func TestMissingImage(t *testing.T) {
+	config, namespace := cluster(t)
+	const absent = "127.0.0.1:1/absent:1" // in the namespaces of the cluster
+	for container, change := range map[string]func(e *kubernetes.Engine){
+		"task": func(e *kubernetes.Engine) { e.Image = absent },
+		"way":  func(e *kubernetes.Engine) { e.Runtime = absent },
+	} {
+		t.Run(container, func(t *testing.T) {
+			t.Parallel()
+			e := newEngine(t, config, namespace)
+			change(e)
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+			defer cancel()
+			_, err := e.Start(ctx, containers.Spec{Key: "run:image", Owner: "image-" + container, ClientKey: testKey})
+			if err == nil || ctx.Err() != nil || !strings.Contains(err.Error(), "no image for its container "+container+": "+absent) {
+				t.Errorf("Start: %v", err)
+			}
+			if left, err := e.List(t.Context(), "image-"+container); err != nil || len(left) > 0 {
+				t.Errorf("containers %v are left: %v", left, err)
+			}
+		})
+	}
+}
+
 // testKey is the key of a client that never connects.
 const testKey = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
