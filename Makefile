@@ -180,10 +180,10 @@ chart: ## check the Helm chart in deploy/helm, and test what it makes of its val
 pulumi: ## test the program of Pulumi in deploy/pulumi, with mocks in place of the clouds (3 minutes the first time)
 	@cd deploy/pulumi && go vet . && go test -count=1 .
 
-bench-cluster: cluster build ## compare containers in that cluster with plain pods, and measure 1 to 50 callers in pods and 1,000 on simulated nodes
+bench-cluster: cluster build ## compare containers in that cluster with those of Docker and plain pods, and measure 1 to 50 callers in pods and 1,000 on simulated nodes
 	@go test -run '^$$' -bench . -benchtime 20x -timeout 25m ./containers/kubernetes
 	@go build -trimpath -o bin/ramus-bench ./internal/bench
-	@RAMUS_CLUSTER_INSIDE=1 BENCH=cluster BENCH_OUT=$${BENCH_OUT:-bin/bench-cluster} scripts/cluster.sh in bin/ramus-bench
+	@RAMUS_CLUSTER_INSIDE=1 BENCH=$${BENCH:-engines,cluster} BENCH_OUT=$${BENCH_OUT:-bin/bench-cluster} scripts/cluster.sh in bin/ramus-bench
 
 release: ## make programs, packages, an image, checksums and version.json in dist (ARCHS, NFPM; see scripts/release.sh)
 	@scripts/release.sh $(VERSION)

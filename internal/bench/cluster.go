@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -53,25 +52,14 @@ func clusterSizes(most int) []int {
 // crowdInPods measures callers on Kubernetes, each with a pod of its own on a simulated node, with the fleet and the engine of ramus in this
 // process. The API server is that of `make cluster`.
 func crowdInPods(ctx context.Context, b *bench) error {
-	if !clustertest.Inside() {
-		return unable("this is not the network of a Kubernetes cluster (make bench-cluster)")
-	}
 	if os.Geteuid() != 0 {
 		return unable("only root may make the namespaces of pods")
 	}
 	sizes := clusterSizes(b.callers)
-	admin, config, err := clustertest.Admin()
+	admin, config, namespace, err := b.clusterNamespace(ctx)
 	if err != nil {
 		return err
 	}
-	b.onExit(func(context.Context) error { admin.Close(); return nil })
-	namespace, err := clustertest.MakeNamespace(ctx, admin, "bench-")
-	if err != nil {
-		return err
-	}
-	b.onExit(func(ctx context.Context) error {
-		return admin.Do(ctx, http.MethodDelete, "/api/v1/namespaces/"+namespace, nil, nil, nil)
-	})
 	nodes, err := clustertest.Simulate(ctx, filepath.Join(b.dir, "nodes"), 1+sizes[len(sizes)-1]/clustertest.PerNode)
 	if err != nil {
 		return err

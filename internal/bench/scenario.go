@@ -42,6 +42,7 @@ var scenarios = []scenario{
 	{"growth-change", "growth: files that the branch changes", growthChange},
 	{"growth-callers", "growth: new callers at once", growthCallers},
 	{"growth-branches", "growth: branches of the repository", growthBranches},
+	{"engines", "containers on Kubernetes and on Docker, and plain pods", compareEngines},
 	{"cluster", "growth: callers on Kubernetes, each in a pod on a simulated node", crowdInPods},
 }
 
