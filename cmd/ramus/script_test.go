@@ -228,8 +228,12 @@ func (s *scriptServer) start(ts *testscript.TestScript, args []string) (string, 
 	binary := filepath.Join(filepath.SplitList(ts.Getenv("PATH"))[0], "ramus")
 	cmd := exec.Command(binary, append([]string{"serve", "--listen", "127.0.0.1:0"}, args...)...)
 	cmd.Dir = ts.Getenv("WORK")
-	for _, name := range []string{"PATH", "HOME", "RAMUS_DATA", "RAMUS_POOL", "RAMUS_WORK_TREE", "GIT_CONFIG_NOSYSTEM",
-		"TMPDIR", "CANARY", "RAMUS_SECRETS", "RAMUS_ENV", "SSL_CERT_FILE"} {
+	names := []string{"PATH", "HOME", "RAMUS_DATA", "GIT_CONFIG_NOSYSTEM", "TMPDIR", "CANARY", "RAMUS_SECRETS", "RAMUS_ENV", "SSL_CERT_FILE"}
+	for _, way := range testWay() {
+		name, _, _ := strings.Cut(way, "=")
+		names = append(names, name)
+	}
+	for _, name := range names {
 		if value := ts.Getenv(name); value != "" { // an empty one would override the configuration
 			cmd.Env = append(cmd.Env, name+"="+value)
 		}
