@@ -172,7 +172,7 @@ cluster-down: ## end that cluster without a trace
 test-cluster: cluster ## run the tests of the engine on Kubernetes in that cluster, with the race detector (5 minutes)
 	@RAMUS_TEST=full go test -race -count=1 -timeout 25m ./containers/kubernetes
 	@RAMUS_TEST=full go test -count=1 -timeout 25m -run 'TestScript/kubernetes' ./cmd/ramus
-	@RAMUS_TEST_ENGINE=kubernetes go test -count=1 -timeout 25m -run 'TestScript/kubernetes_node' ./cmd/ramus
+	@RAMUS_TEST=full RAMUS_TEST_ENGINE=kubernetes go test -count=1 -timeout 25m -run 'TestScript/kubernetes_node' ./cmd/ramus
 
 chart: ## check the Helm chart in deploy/helm, and test what it makes of its values
 	@cd deploy/helm && go test -count=1 ./...
