@@ -77,7 +77,7 @@ curl -sSf -o "$work/page.html" "$page" || missed "the run's page"
 linked() { grep -o "href=\"[^\"]*$1[^\"]*\"" "$work/page.html" | head -n 1 | sed "s|^href=\"|http://$listen|; s|\"\$||; s|&amp;|\&|g"; }
 triptych=$(linked desktop/triptych.png) zip=$(linked desktop/trace.zip?) viewer=$(linked /trace/index.html)
 begins() { # ADDRESS BYTES
-    curl -sSf -o "$work/opened" "$1" && head -c 200 "$work/opened" | grep -qaF -- "$2" || missed "$1 opens"
+    curl -sSfL -o "$work/opened" "$1" && head -c 200 "$work/opened" | grep -qaF -- "$2" || missed "$1 opens"
     echo "  ${1%%\?*}"
 }
 begins "${triptych%&view=1}" PNG
