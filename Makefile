@@ -169,7 +169,7 @@ cluster-down: ## end that cluster without a trace
 	@scripts/cluster.sh down
 
 # The cluster stays up, for the next time.
-test-cluster: cluster ## run the tests of the engine on Kubernetes in that cluster, with the race detector (5 minutes)
+test-cluster: cluster ## run the tests of the engine on Kubernetes in that cluster, with the race detector (10 minutes)
 	@RAMUS_TEST=full go test -race -count=1 -timeout 25m ./containers/kubernetes
 	@RAMUS_TEST=full go test -count=1 -timeout 25m -run 'TestScript/kubernetes' ./cmd/ramus
 	@RAMUS_TEST=full RAMUS_TEST_ENGINE=kubernetes go test -count=1 -timeout 25m -run 'TestScript/kubernetes_node' ./cmd/ramus

@@ -22,27 +22,37 @@ import (
 // runner starts a container of ramus and returns the connection to its runner, which has no journal and makes no
 // commit. An exec of the engine has neither.
 func (b *bench) runner(ctx context.Context) (*containers.Host, error) {
-	dir, err := os.MkdirTemp(b.dir, "fleet-")
+	if b.engine == "sandbox" {
+		return b.host(ctx, &sandbox.Engine{Runner: b.ramus, Dir: filepath.Join(b.dir, "sandboxes")})
+	}
+	return b.host(ctx, &docker.Engine{Runner: b.ramus, Image: b.image})
+}
+
+// host starts a container that ends with the scenario, and returns the connection to its runner.
+func (b *bench) host(ctx context.Context, e containers.Engine) (*containers.Host, error) {
+	f, err := b.fleet(ctx, e, 0)
 	if err != nil {
 		return nil, err
 	}
-	var engine containers.Engine = &docker.Engine{Runner: b.ramus, Image: b.image}
-	if b.engine == "sandbox" {
-		engine = &sandbox.Engine{Runner: b.ramus, Dir: filepath.Join(dir, "sandboxes")}
-	}
-	f := &containers.Fleet{Engine: engine, Dir: dir, SleepAfter: time.Hour}
-	if err := f.Open(ctx); err != nil {
-		return nil, err
-	}
-	b.onExit(func(ctx context.Context) error {
-		return errors.Join(f.Close(ctx, false), engine.Close(), os.RemoveAll(dir))
-	})
-	lease, err := f.Acquire(ctx, containers.Request{Key: "run:bench", Image: b.image})
+	lease, err := f.Acquire(ctx, containers.Request{Key: "run:bench"})
 	if err != nil {
 		return nil, err
 	}
 	b.onExit(func(context.Context) error { lease.Release(); return nil })
 	return lease.Host, nil
+}
+
+// fleet opens a fleet that ends with the scenario.
+func (b *bench) fleet(ctx context.Context, e containers.Engine, pool int) (*containers.Fleet, error) {
+	dir, err := os.MkdirTemp(b.dir, "fleet-")
+	if err != nil {
+		return nil, errors.Join(err, e.Close())
+	}
+	f := &containers.Fleet{Engine: e, Dir: dir, Pool: pool, SleepAfter: time.Hour}
+	b.onExit(func(ctx context.Context) error {
+		return errors.Join(f.Close(ctx, false), e.Close(), os.RemoveAll(dir))
+	})
+	return f, f.Open(ctx)
 }
 
 // command runs one command by the runner alone.

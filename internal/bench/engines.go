@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"os"
 	"strconv"
 	"time"
 
@@ -96,19 +95,6 @@ func (b *bench) clusterNamespace(ctx context.Context) (*kube.Client, *kube.Confi
 	return admin, config, namespace, nil
 }
 
-// fleet opens a fleet that ends with the scenario.
-func (b *bench) fleet(ctx context.Context, e containers.Engine, pool int) (*containers.Fleet, error) {
-	dir, err := os.MkdirTemp(b.dir, "fleet-")
-	if err != nil {
-		return nil, errors.Join(err, e.Close())
-	}
-	f := &containers.Fleet{Engine: e, Dir: dir, Pool: pool, SleepAfter: time.Hour}
-	b.onExit(func(ctx context.Context) error {
-		return errors.Join(f.Close(ctx, false), e.Close(), os.RemoveAll(dir))
-	})
-	return f, f.Open(ctx)
-}
-
 // newcomer is a side whose rounds end with the answer to the first command of a new caller. Callers are removed before the next round.
 func newcomer(name string, f *containers.Fleet) side {
 	last := ""
@@ -139,16 +125,11 @@ func newcomer(name string, f *containers.Fleet) side {
 func (b *bench) compareCommands(ctx context.Context, plain *plainPods, onCluster, onDocker containers.Engine) error {
 	hosts := map[string]*containers.Host{}
 	for name, e := range map[string]containers.Engine{sideKubernetes: onCluster, sideDocker: onDocker} {
-		f, err := b.fleet(ctx, e, 0)
+		h, err := b.host(ctx, e)
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
-		l, err := f.Acquire(ctx, containers.Request{Key: "run:bench"})
-		if err != nil {
-			return fmt.Errorf("%s: %w", name, err)
-		}
-		b.onExit(func(context.Context) error { l.Release(); return nil })
-		hosts[name] = l.Host
+		hosts[name] = h
 	}
 	pod, err := plain.start(ctx)
 	if err != nil {
