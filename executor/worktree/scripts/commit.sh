@@ -29,24 +29,26 @@ large_files keep
 head= on= rebasing= merging=
 if [ -n "$shared" ]; then
 	{ [ -d .git/rebase-merge ] || [ -d .git/rebase-apply ]; } && rebasing=1
-	if [ -f .git/HEAD ] && [ ! -h .git/HEAD ] && [ -d .git/refs ] && [ ! -h .git/refs ] && [ -z "$(find .git/refs ! -type f ! -type d)" ]; then
+	if is_on_branch && is_at "$ref" "$RAMUS_KNOWN"; then
+		head=$RAMUS_KNOWN on=$ref
+	elif [ -f .git/HEAD ] && [ ! -h .git/HEAD ] && [ -d .git/refs ] && [ ! -h .git/refs ] && [ -z "$(find .git/refs ! -type f ! -type d)" ]; then
 		cp .git/HEAD "$own/HEAD" && cp -R .git/refs/. "$own/refs"
 		[ ! -f .git/packed-refs ] || [ -h .git/packed-refs ] || cp .git/packed-refs "$own/packed-refs"
 		on=$(g symbolic-ref -q HEAD 2>/dev/null)
 		head=$(g rev-parse -q --verify 'HEAD^{commit}' 2>/dev/null)
 		[ -z "$head" ] || g cat-file -e "$head^{tree}" 2>/dev/null || head=
-		if [ -n "$head" ] && [ -z "$rebasing" ] && [ -f .git/MERGE_HEAD ] && [ ! -h .git/MERGE_HEAD ]; then
-			for h in $(head -c 4096 .git/MERGE_HEAD); do
-				case $h in *[!0-9a-f]*) continue ;; esac
-				g cat-file -e "$h^{tree}" 2>/dev/null && merging=1 && echo "$h" >>"$own/merging"
-			done
-		fi
-		if [ -n "${RAMUS_FLAT:-}" ]; then
-			# Commits that are on the server stay.
-			[ -n "$head" ] && [ -n "$RAMUS_TIP" ] && g merge-base --is-ancestor "$RAMUS_TIP" "$head" 2>/dev/null && head=$RAMUS_TIP on=$ref || head=
-			merging= rebasing=
-		fi
 		rm -rf "$own/refs" "$own/packed-refs" && mkdir -p "$own/refs/heads" && printf 'ref: %s\n' "$ref" >"$own/HEAD" || fail 90 "cannot write a git directory"
+	fi
+	if [ -n "$head" ] && [ -z "$rebasing" ] && [ -f .git/MERGE_HEAD ] && [ ! -h .git/MERGE_HEAD ]; then
+		for h in $(head -c 4096 .git/MERGE_HEAD); do
+			case $h in *[!0-9a-f]*) continue ;; esac
+			g cat-file -e "$h^{tree}" 2>/dev/null && merging=1 && echo "$h" >>"$own/merging"
+		done
+	fi
+	if [ -n "${RAMUS_FLAT:-}" ]; then
+		# Commits that are on the server stay.
+		[ -n "$head" ] && [ -n "$RAMUS_TIP" ] && g merge-base --is-ancestor "$RAMUS_TIP" "$head" 2>/dev/null && head=$RAMUS_TIP on=$ref || head=
+		merging= rebasing=
 	fi
 fi
 [ -n "$head" ] || { head=$RAMUS_KNOWN on=$ref; }
@@ -95,7 +97,8 @@ tree=$(g write-tree) || fail 92 "cannot write the tree"
 printf '%s' "$RAMUS_MESSAGE" >"$own/message" || fail 90 "cannot keep the message"
 # A server that lost the container reads here that files are missing.
 [ -z "${RAMUS_LEAVE:-}" ] && [ ! -s "$own/left" ] || g interpret-trailers --in-place --trailer 'Ramus-Uncommitted: true' "$own/message" || fail 90 "cannot keep the message"
-was=$(g rev-parse "$head^{tree}")
+[ "$head" = "$RAMUS_KNOWN" ] && was=$shared || was=
+[ -n "$was" ] || was=$(g rev-parse "$head^{tree}")
 if [ "$on" = "$ref" ] && [ -z "$rebasing" ]; then
 	new=$head
 	if [ -n "$merging" ]; then
@@ -120,7 +123,8 @@ else
 		new=$(commit_tree "$tree" "$@" -F "$own/message") || fail 92 "cannot commit"
 	fi
 fi
-if ! g merge-base --is-ancestor "$RAMUS_KNOWN" "$new"; then
+# A commit on top of RAMUS_KNOWN descends from it.
+if [ "$head" != "$RAMUS_KNOWN" ] && ! g merge-base --is-ancestor "$RAMUS_KNOWN" "$new"; then
 	# The command rewrote its branch. Its history is kept, and so is the old one.
 	new=$(commit_tree "$tree" -p "$RAMUS_KNOWN" -p "$new" -F "$own/message") || fail 92 "cannot commit"
 fi
@@ -137,7 +141,7 @@ else
 	fi
 	printf 'tip %s\0' "$new"
 fi
-cat "$own/left"
+[ ! -s "$own/left" ] || cat "$own/left"
 
 # The container's repository follows.
 if [ -z "$shared" ]; then
@@ -150,4 +154,10 @@ if [ -n "${RAMUS_FLAT:-}" ]; then
 	theirs reflog expire --expire=now --all 2>/dev/null && theirs prune --expire=now 2>/dev/null
 fi
 [ -n "$rebasing" ] || save_index
-[ -z "$(ls -A "${RAMUS_ARTIFACTS:-/artifacts}" 2>/dev/null)" ] || printf 'artifacts\0'
+set -- "${RAMUS_ARTIFACTS:-/artifacts}"
+for f in "$1"/* "$1"/.[!.]* "$1"/..?*; do
+	if [ -e "$f" ] || [ -h "$f" ]; then
+		printf 'artifacts\0'
+		break
+	fi
+done

@@ -1,11 +1,14 @@
 # Shared by the scripts below. They run inside the container, as the task's user,
 # in a work tree that any command may have left in any state. Their input comes in
 # RAMUS_* variables, never as text of the script.
+#
+# The start of a program is most of their cost, a millisecond or two. The shell answers
+# where it can, and git is asked in the states that are rare.
 set -u
 umask 022
-for v in $(env | sed -n 's/^\(GIT_[A-Za-z0-9_]*\)=.*/\1/p'); do
+for v in $(export -p | while IFS='= ' read -r _ v _; do case $v in GIT_*) echo "$v" ;; esac; done); do
 	case $v in
-	GIT_AUTHOR_NAME | GIT_AUTHOR_EMAIL | GIT_COMMITTER_NAME | GIT_COMMITTER_EMAIL) ;;
+	GIT_AUTHOR_NAME | GIT_AUTHOR_EMAIL | GIT_COMMITTER_NAME | GIT_COMMITTER_EMAIL | *[!A-Za-z0-9_]*) ;;
 	*) unset "$v" ;;
 	esac
 done
@@ -31,20 +34,31 @@ g() {
 		-c protocol.version=0 -c commit.gpgSign=false "$@"
 }
 
+# can_sign empties signing if git cannot sign here. Git knows such signatures since 2.34.
+can_sign() {
+	[ -n "$signing" ] || return
+	[ -z "$tried" ] || return 0
+	tried=1
+	[ -x "$RAMUS_PROGRAM" ] && v=$(git version) && v=${v#git version } && major=${v%%.*} && v=${v#*.} && minor=${v%%[!0-9]*} &&
+		{ [ "$major" -gt 2 ] || [ "$minor" -ge 34 ]; } 2>/dev/null || signing=
+	[ -n "$signing" ]
+}
+
 # s is g for a commit. The host signs it if RAMUS_SIGN is set, to the public key.
 s() {
-	[ -n "$signing" ] || { g "$@"; return; }
+	can_sign || { g "$@"; return; }
 	g -c gpg.format=ssh -c "gpg.ssh.program=$RAMUS_PROGRAM" -c "user.signingKey=$RAMUS_SIGN" -c commit.gpgSign=true "$@"
 }
 
 # commit_tree makes a commit, without a signature if none can be made: no work is lost for a signature.
 commit_tree() {
-	[ -n "$signing" ] && s commit-tree -S "$@" || g commit-tree "$@"
+	can_sign && s commit-tree -S "$@" || g commit-tree "$@"
 }
 
 # signs_for_commands has git sign the commits that commands make, and removes the
 # settings of a server with another key.
 signs_for_commands() {
+	can_sign
 	[ "$(theirs config --local --get user.signingKey)" != "$signing" ] || return 0
 	if [ -n "$signing" ]; then
 		theirs config gpg.format ssh && theirs config gpg.ssh.program "$RAMUS_PROGRAM" && theirs config user.signingKey "$signing" && theirs config commit.gpgSign true
@@ -57,19 +71,21 @@ signs_for_commands() {
 
 # no_pipes removes pipes and sockets from places where git reads a file: it would wait without end.
 no_pipes() {
-	[ ! -d .git ] || [ -h .git ] || find .git \( -type p -o -type s \) -exec rm -f {} + 2>/dev/null
-	find . -path ./.git -prune -o \( -name .gitignore -o -name .gitattributes -o -name .gitmodules \) \( -type p -o -type s \) -exec rm -f {} + 2>/dev/null
+	find . \( -path './.git/*' -o -name .gitignore -o -name .gitattributes -o -name .gitmodules \) \( -type p -o -type s \) -exec rm -f {} + 2>/dev/null
 	return 0
 }
 
 # own_git makes a git directory of ramus's own for the work tree, and has git use it
 # from then on. Its configuration, index, info files and refs are none that a
 # command has set. It uses the objects of the container's repository unless they cannot be read or
-# written, lack the commit $1, or RAMUS_APART is set; shared is empty then.
+# written, lack the commit $1, or RAMUS_APART is set; shared is empty then. Otherwise shared is the tree of $1.
 own_git() {
-	chmod u+rwx "$scratch" 2>/dev/null
-	rm -rf "$scratch"/.ramus-git-*
-	own=$(mktemp -d "$scratch/.ramus-git-XXXXXXXX" 2>/dev/null || mktemp -d) || fail 90 "cannot make a temporary folder"
+	[ -r "$scratch" ] && [ -w "$scratch" ] && [ -x "$scratch" ] || chmod u+rwx "$scratch" 2>/dev/null
+	for own in "$scratch"/.ramus-git-*; do
+		[ ! -e "$own" ] || rm -rf "$own"
+	done
+	own=$scratch/.ramus-git-$$
+	mkdir -m 700 "$own" 2>/dev/null || own=$(mktemp -d) || fail 90 "cannot make a temporary folder"
 	trap 'rm -rf "$own"' EXIT
 	mkdir -p "$own/refs/heads" "$own/objects/info" "$own/objects/pack" || fail 90 "cannot make a git directory"
 	printf '[core]\n\trepositoryformatversion = 0\n\tbare = false\n\tfileMode = true\n\tlogAllRefUpdates = false\n' >"$own/config" &&
@@ -80,10 +96,7 @@ own_git() {
 		export GIT_OBJECT_DIRECTORY="$work/.git/objects"
 		# A history that a command fetched in part is known to be one.
 		[ ! -f .git/shallow ] || [ -h .git/shallow ] || cp .git/shallow "$own/shallow"
-		if g cat-file -e "$1^{tree}" 2>/dev/null; then
-			shared=1
-			return
-		fi
+		shared=$(g rev-parse -q --verify "$1^{tree}" 2>/dev/null) && return
 		unset GIT_OBJECT_DIRECTORY
 		rm -f "$own/shallow"
 	fi
@@ -146,21 +159,40 @@ clone_git() (
 	mv "$t/r/.git" .git && rmdir "$t/r" "$t" || fail 90 "cannot place the repository"
 )
 
+# is_at reports whether the ref $1 of the container's repository has the hash $2.
+is_at() {
+	if [ -f ".git/$1" ] && [ ! -h ".git/$1" ]; then
+		line=
+		{ read -r line <".git/$1"; } 2>/dev/null
+		[ "$line" = "$2" ]
+	else
+		[ "$(theirs rev-parse -q --verify "$1" 2>/dev/null)" = "$2" ]
+	fi
+}
+
+# is_on_branch reports whether HEAD of the container's repository names the branch.
+is_on_branch() {
+	[ -f .git/HEAD ] && [ ! -h .git/HEAD ] && { read -r line <.git/HEAD; } 2>/dev/null && [ "$line" = "ref: $ref" ]
+}
+
 # point_git has the container's repository be on the branch, at the commit $1, with the
 # index of own_git. It writes files where a command's configuration keeps git from it.
 point_git() {
-	rm -f .git/index.lock .git/HEAD.lock ".git/$ref.lock" .git/packed-refs.lock
-	rm -f .git/MERGE_HEAD .git/MERGE_MODE .git/MERGE_MSG .git/SQUASH_MSG .git/AUTO_MERGE .git/CHERRY_PICK_HEAD .git/REVERT_HEAD
+	rm -f .git/index.lock .git/HEAD.lock ".git/$ref.lock" .git/packed-refs.lock \
+		.git/MERGE_HEAD .git/MERGE_MODE .git/MERGE_MSG .git/SQUASH_MSG .git/AUTO_MERGE .git/CHERRY_PICK_HEAD .git/REVERT_HEAD
 	[ ! -d .git/index ] || rm -rf .git/index
-	rm -rf "$own/copy" && cp -p "$own/index" "$own/copy" && mv -f "$own/copy" .git/index || return 1
-	theirs cat-file -e "$1^{tree}" 2>/dev/null || [ -n "$shared" ] || return 1
-	if [ "$(theirs rev-parse -q --verify "$ref" 2>/dev/null)" != "$1" ] && ! theirs update-ref -m "ramus: commit" "$ref" "$1" 2>/dev/null; then
+	cp -p "$own/index" "$own/copy" && mv -f "$own/copy" .git/index || return 1
+	[ -n "$shared" ] || theirs cat-file -e "$1^{tree}" 2>/dev/null || return 1
+	origin=refs/remotes/origin/$RAMUS_BRANCH
+	if ! is_at "$ref" "$1" &&
+		! printf 'update %s %s\n' "$ref" "$1" "$origin" "$1" | theirs update-ref -m "ramus: commit" --stdin 2>/dev/null &&
+		! theirs update-ref -m "ramus: commit" "$ref" "$1" 2>/dev/null; then
 		mkdir -p ".git/${ref%/*}" && printf '%s\n' "$1" >".git/$ref" || return 1
 	fi
-	if [ "$(cat .git/HEAD 2>/dev/null)" != "ref: $ref" ] && ! theirs symbolic-ref HEAD "$ref" 2>/dev/null; then
+	if ! is_on_branch && ! theirs symbolic-ref HEAD "$ref" 2>/dev/null; then
 		rm -rf .git/HEAD && printf 'ref: %s\n' "$ref" >.git/HEAD || return 1
 	fi
-	theirs update-ref "refs/remotes/origin/$RAMUS_BRANCH" "$1" 2>/dev/null
+	is_at "$origin" "$1" || theirs update-ref "$origin" "$1" 2>/dev/null
 	return 0
 }
 
@@ -169,9 +201,4 @@ command -v git >/dev/null 2>&1 || fail 97 "the container's image has no git: ins
 [ -z "${RAMUS_JOIN:-}" ] || mkdir -p "$work" "$scratch" || fail 90 "cannot make $work"
 cd "$work" || fail 90 "$work is gone"
 
-signing=${RAMUS_SIGN:-}
-if [ -n "$signing" ]; then
-	# Git knows such signatures since 2.34.
-	v=$(git version) && v=${v#git version } && major=${v%%.*} && v=${v#*.} && minor=${v%%[!0-9]*}
-	[ -x "$RAMUS_PROGRAM" ] && { [ "$major" -gt 2 ] || [ "$minor" -ge 34 ]; } 2>/dev/null || signing=
-fi
+signing=${RAMUS_SIGN:-} tried=

@@ -17,4 +17,5 @@ find . -path ./.git -prune -o -exec touch -h -d "@$made" {} + || fail 90 "cannot
 g update-index -q --refresh || fail 92 "cannot write the index"
 # Twice: what was looked at for the first time is trusted from the second on.
 g status --porcelain >/dev/null && g status --porcelain >/dev/null || fail 92 "cannot look at the work tree"
+can_sign
 echo "$head${signing:+ signs}"
