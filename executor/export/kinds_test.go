@@ -108,8 +108,9 @@ func TestKinds(t *testing.T) {
 		runs = append(runs, r)
 	}
 	file, m := here.pack(repo, export.Request{Runs: runs})
-	want := []string{"run running has not ended (running): its commits so far are here, and its record is that of the time when it waited",
-		"run lost has not ended (running): its commits so far are here, its record is not"}
+	const soFar = "has not ended (running): its commits so far are here, "
+	want := []string{"run running " + soFar + "and its record is that of the time when it waited",
+		"run lost " + soFar + "its record is not"}
 	if !slices.Equal(m.LeftOut, want) {
 		t.Errorf("got the sentences %q, want %q", m.LeftOut, want)
 	}
@@ -240,7 +241,8 @@ func TestArtifacts(t *testing.T) {
 			artifacts, out = nil, []string{"1 large artifacts"}
 		}
 		if !slices.Equal(p.Manifest.Artifacts, artifacts) || !slices.Equal(p.Manifest.LeftOut, out) {
-			t.Errorf("without %t: got %v and %q, want %v and %q", without, p.Manifest.Artifacts, p.Manifest.LeftOut, artifacts, out)
+			t.Errorf("without %t: got %v and %q, want %v and %q", without, p.Manifest.Artifacts, p.Manifest.LeftOut,
+				artifacts, out)
 		}
 		done, err := there.importer().Import(t.Context(), &file, export.Wish{Repo: "app", New: true, By: ada})
 		if err != nil {
@@ -268,14 +270,15 @@ func TestArtifacts(t *testing.T) {
 	}
 }
 
-// TestOne exports a caller, which has the comments on its lines and all conflicts, and one run of it, which has only its
-// own conflicts.
+// TestOne exports a caller, which has the comments on its lines and all conflicts, and one run of it, which has only
+// its own conflicts.
 func TestOne(t *testing.T) {
 	w := newWorld(t)
 	repo, r := w.otter()
 	w.keep(repo, r)
 	none := gitd.Hash("")
-	comments, own, other := record.ReviewRef(r.Caller), record.ConflictRefs(r.Caller)+"/r-1", record.ConflictRefs(r.Caller)+"/s-1"
+	comments, conflicts := record.ReviewRef(r.Caller), record.ConflictRefs(r.Caller)
+	own, other := conflicts+"/r-1", conflicts+"/s-1"
 	for _, name := range []string{comments, own, other} {
 		if err := repo.Update(t.Context(), gitd.RefUpdate{Name: name, New: r.Start, Old: &none}); err != nil {
 			t.Fatal(err)
