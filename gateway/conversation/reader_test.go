@@ -104,3 +104,30 @@ func TestVoiceOutput(t *testing.T) {
 		}
 	}
 }
+
+// TestFoldOutput has live output go on after "abc". A fold takes the new bytes from the event, unless it lacks some.
+func TestFoldOutput(t *testing.T) {
+	for name, x := range map[string]struct {
+		from, to int64
+		message  string
+		want     string
+		upto     int64
+	}{
+		"what follows":            {3, 6, "def", "abcdef", 6},
+		"what overlaps by a byte": {2, 6, "cdef", "abcdef", 6},
+		"what overlaps by all":    {0, 6, "abcdef", "abcdef", 6},
+		"what is known":           {0, 3, "abc", "abc", 3},
+		"a gap":                   {4, 6, "ef", "abc", 6},
+		"another length":          {3, 6, "d\ufffd", "abc", 6},
+	} {
+		s := newStory("one", "go on")
+		s.turn(1, 1)
+		s.say("abc")
+		f := whole(t, s)
+		f.Apply(record.Event{Type: record.EventOutput, Kind: "stdout", Message: x.message,
+			Span: &record.Span{Seq: s.open, From: x.from, To: x.to}})
+		if got := f.Last().Entries[1]; got.Text != x.want || f.Have().To != x.upto {
+			t.Errorf("%s: got %q up to byte %d, want %q up to %d", name, got.Text, f.Have().To, x.want, x.upto)
+		}
+	}
+}
