@@ -515,6 +515,6 @@ func (p *place) clean(m *record.Manifest, r record.Run) {
 		}
 	}
 	if m.Files = files; lost > 0 {
-		m.Unverified = append(m.Unverified, fmt.Sprintf("%d files are not in the file that was imported", lost))
+		m.Unverified = append(m.Unverified, fmt.Sprintf("files that are not in the file that was imported (%d)", lost))
 	}
 }

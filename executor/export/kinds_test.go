@@ -238,7 +238,7 @@ func TestArtifacts(t *testing.T) {
 		}
 		artifacts, out := []export.Artifact{{SHA256: f.SHA256, Size: f.Size}}, []string(nil)
 		if without {
-			artifacts, out = nil, []string{"1 large artifacts"}
+			artifacts, out = nil, []string{"large artifacts (1)"}
 		}
 		if !slices.Equal(p.Manifest.Artifacts, artifacts) || !slices.Equal(p.Manifest.LeftOut, out) {
 			t.Errorf("without %t: got %v and %q, want %v and %q", without, p.Manifest.Artifacts, p.Manifest.LeftOut,

@@ -269,7 +269,7 @@ func (w *packing) copy(ctx context.Context, r record.Run, f record.ManifestFile,
 func (w *packing) finish() error {
 	m := &w.Manifest
 	if w.out > 0 {
-		m.LeftOut = append(m.LeftOut, fmt.Sprintf("%d large artifacts", w.out))
+		m.LeftOut = append(m.LeftOut, fmt.Sprintf("large artifacts (%d)", w.out))
 	}
 	text, err := json.MarshalIndent(m, "", "  ")
 	if err != nil {
