@@ -21,6 +21,8 @@ func TestParse(t *testing.T) {
 		{"agent.coder=fix it\ndetach", Ask{Agent: "coder", Prompt: "fix it", Detach: true}},
 		{"test", Ask{Task: testTask}},
 		{"task=lib_run_lint", Ask{Task: "lib_run_lint"}},
+		{"task=" + strings.Repeat("x", maxName), Ask{Task: strings.Repeat("x", maxName)}},
+		{"agent=" + strings.Repeat("x", maxPrompt), Ask{Prompt: strings.Repeat("x", maxPrompt)}},
 		{"ci.skip\nmerge_request.create\ntest=1\nrun", Ask{Ignored: []string{"ci.skip", "merge_request.create", "test=1", "run"}}},
 	} {
 		var options []string
@@ -36,6 +38,44 @@ func TestParse(t *testing.T) {
 		{"agent=" + strings.Repeat("x", maxPrompt+1)}, make([]string, maxOptions+1)} {
 		if got, err := Parse(options); !errors.Is(err, record.ErrInvalid) {
 			t.Errorf("%.100q: %+v, %v", options, got, err)
+		}
+	}
+}
+
+// TestParseBound reads as many options as there may be.
+func TestParseBound(t *testing.T) {
+	if got, err := Parse(make([]string, maxOptions)); err != nil || len(got.Ignored) != maxOptions {
+		t.Errorf("got %d options, %v, want %d", len(got.Ignored), err, maxOptions)
+	}
+}
+
+// TestAskOfNotice reads the work from the options of a push, and else from the names of its refs.
+func TestAskOfNotice(t *testing.T) {
+	for _, x := range []struct {
+		options string
+		refs    []string
+		want    Ask
+		wrong   bool
+	}{
+		{"", []string{"refs/heads/a", "refs/heads/b"}, Ask{}, false},
+		{"", []string{gitd.AskRefs + "ci"}, Ask{File: "ci.yaml"}, false},
+		{"", []string{gitd.ReviewRefs + "main"}, Ask{Task: testTask}, false},
+		{"run=ci.yaml", []string{gitd.ReviewRefs + "main"}, Ask{File: "ci.yaml"}, false},
+		{"run=ci.yaml", []string{gitd.AskRefs + "other"}, Ask{File: "ci.yaml"}, false},
+		{"", []string{gitd.AskRefs + "ci", "refs/heads/a"}, Ask{}, true},
+		{"", []string{"refs/heads/a", gitd.ReviewRefs + "main"}, Ask{}, true},
+		{"run=", []string{"refs/heads/a"}, Ask{}, true},
+	} {
+		n := &notice{}
+		if x.options != "" {
+			n.Options = []string{x.options}
+		}
+		for _, name := range x.refs {
+			n.Refs = append(n.Refs, gitd.PushedRef{Name: name})
+		}
+		got, err := n.ask()
+		if x.wrong != errors.Is(err, record.ErrInvalid) || err == nil && !reflect.DeepEqual(got, x.want) {
+			t.Errorf("%q of %q: got %+v, %v, want %+v", x.options, x.refs, got, err, x.want)
 		}
 	}
 }
@@ -98,7 +138,11 @@ func TestRequest(t *testing.T) {
 	if err != nil || r.Base != "" || r.At != "1" || !r.Anywhere {
 		t.Errorf("%+v, %v", r, err)
 	}
-	for _, p := range []gitd.Push{push(), push("refs/heads/a", "refs/heads/b"), push("refs/tags/a"), push("refs/heads/ramus/x")} {
+	r, err = request(push(gitd.ReviewRefs+"release"), Ask{Task: testTask})
+	if err != nil || r.Base != "release" || r.At != "1" || !r.Anywhere || r.Task == nil || r.Task.Name != testTask {
+		t.Errorf("%+v, %v", r, err)
+	}
+	for _, p := range []gitd.Push{push(gitd.ReviewRefs + "ramus/run-otter"), push(), push("refs/heads/a", "refs/heads/b"), push("refs/tags/a"), push("refs/heads/ramus/x")} {
 		if _, err := request(p, Ask{Task: "x"}); !errors.Is(err, record.ErrInvalid) {
 			t.Errorf("%+v: %v", p, err)
 		}

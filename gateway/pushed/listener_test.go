@@ -14,11 +14,12 @@ import (
 	"github.com/ramus-dev/ramus/gitd"
 )
 
-// house is a Git server with one repository, and a starter over it that starts nothing.
+// house is a Git server with one repository, and a starter over it whose runs only have records.
 type house struct {
 	t    testing.TB
 	s    *Starter
 	repo *gitd.Repo
+	work *work // the executor of s
 }
 
 func newHouse(t testing.TB) *house {
@@ -33,7 +34,8 @@ func newHouse(t testing.TB) *house {
 		t.Fatal(err)
 	}
 	log := slog.New(slog.DiscardHandler)
-	return &house{t: t, repo: repo, s: &Starter{Executor: &executor.Executor{}, Find: &lookup.Lookup{Git: git}, Log: log,
+	w := &work{}
+	return &house{t: t, repo: repo, work: w, s: &Starter{Executor: w, Find: &lookup.Lookup{Executor: w, Git: git}, Log: log,
 		Dir: filepath.Join(t.TempDir(), "pushed")}}
 }
 
@@ -105,6 +107,46 @@ func TestListeners(t *testing.T) {
 					t.Errorf("%s: %q, want %q", name, f, want[i])
 				}
 			}
+		}
+	}
+}
+
+// TestChangesTouch compares a push with the paths of workflows, and lists its files once for all of them.
+func TestChangesTouch(t *testing.T) {
+	h := newHouse(t)
+	first := h.commit("", nil, gitd.File{Path: "docs/a", Content: []byte("one\ntwo\nthree\n")}, gitd.File{Path: "b"})
+	// The file moves, so both of its names count.
+	second, err := h.repo.WriteCommit(t.Context(), gitd.NewCommit{Parents: []gitd.Hash{first}, From: first, Message: "move",
+		Put: []gitd.File{{Path: "src/a", Content: []byte("one\ntwo\nthree\n")}}, Delete: []string{"docs/a"},
+		Author: gitd.Person{Name: "A", Email: "a@example.org"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	never := gitd.Hash(strings.Repeat("1", 40))
+	for _, x := range []struct {
+		what      string
+		old, base gitd.Hash
+		want      string // the paths that count
+	}{
+		{"moved", first, "", "docs/* src/*"},
+		{"made, with a base", "", first, "docs/* src/*"},
+		{"made, without a base", "", "", "docs/* src/* other/*"},
+		{"compared with a commit that is gone", never, "", "docs/* src/* other/*"},
+		{"not changed", second, "", ""},
+	} {
+		c := &changes{repo: h.repo, base: x.base, log: h.s.Log,
+			ref: gitd.PushedRef{Name: "refs/heads/x", Commit: second, Old: x.old}}
+		var got []string
+		for _, pattern := range []string{"docs/*", "src/*", "other/*"} {
+			if c.touch(t.Context(), executor.On{Push: true, Paths: []string{pattern}}) {
+				got = append(got, pattern)
+			}
+		}
+		if strings.Join(got, " ") != x.want {
+			t.Errorf("%s: got %q, want %q", x.what, got, x.want)
+		}
+		if len(c.files) > 2 {
+			t.Errorf("%s: got the files %q, want each once", x.what, c.files)
 		}
 	}
 }

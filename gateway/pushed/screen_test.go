@@ -65,3 +65,59 @@ func TestScreenBounds(t *testing.T) {
 	nobody.event(record.Event{Type: record.EventStepFinished, Step: "a"})
 	nobody.end(record.Run{State: record.StateComplete})
 }
+
+// TestScreenEnd shows the result of a run, and how its commits are fetched once it has ended.
+func TestScreenEnd(t *testing.T) {
+	at := time.Unix(1700000000, 0)
+	caller, err := record.RunCaller("otter")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range []struct {
+		what string
+		run  record.Run
+		want string
+	}{
+		{"complete", record.Run{State: record.StateComplete, Start: "1", Head: "1"}, "ramus: complete in 2.0 s\n"},
+		{"complete with commits", record.Run{State: record.StateComplete, Start: "1", Head: "2"},
+			"ramus: complete in 2.0 s\nramus: `git fetch origin ramus/run-otter` brings its commits\n"},
+		{"failed", record.Run{State: record.StateFailed, Reason: record.ReasonCommandFailed, Error: "it hung"},
+			"ramus: FAILED after 2.0 s (command_failed): it hung\n"},
+		{"failed with a hint and commits", record.Run{State: record.StateFailed, Reason: record.ReasonCommandFailed, Error: "it hung",
+			Hint: "wait", Start: "1", Head: "2"}, "ramus: FAILED after 2.0 s (command_failed): it hung\nramus: wait\n" +
+			"ramus: `git fetch origin ramus/run-otter` brings its commits\n"},
+		{"a question after commits", record.Run{State: record.StateAwaitingReview, Start: "1", Head: "2"},
+			"ramus: run:otter/r waits for an answer: `ramus approve run:otter/r`\n"},
+	} {
+		var out strings.Builder
+		r := x.run
+		r.ID, r.Caller, r.Branch, r.CreatedAt, r.EndedAt = "r", caller, caller.Branch(), at, at.Add(2*time.Second)
+		(&screen{out: &out}).end(r)
+		if out.String() != x.want {
+			t.Errorf("%s: got %q, want %q", x.what, out.String(), x.want)
+		}
+	}
+}
+
+// TestScreenEvents shows one line for each event that is not of an output.
+func TestScreenEvents(t *testing.T) {
+	exit := 3
+	for _, x := range []struct {
+		event record.Event
+		want  string
+	}{
+		{record.Event{Type: record.EventQueued, Message: "2 runs are before it"}, "ramus: waits: 2 runs are before it\n"},
+		{record.Event{Type: record.EventStepStarted, Step: "a", Task: "lib_run_tests"}, "ramus: a  lib_run_tests\n"},
+		{record.Event{Type: record.EventStepStarted, Step: "a", Task: "x", Command: "make"}, "ramus: a  make\n"},
+		{record.Event{Type: record.EventStepFinished, Step: "a", DurationMS: 7}, "ramus: a  7 ms\n"},
+		{record.Event{Type: record.EventStepFinished, Step: "a", DurationMS: 7, Exit: &exit, Reason: "timeout"},
+			"ramus: a  exit 3, timeout, 7 ms\n"},
+		{record.Event{Type: record.EventGate, Message: "may it\nrun?"}, "ramus: a question: may it run?\n"},
+		{record.Event{Type: record.EventNote, Message: "other"}, ""},
+	} {
+		var out strings.Builder
+		if (&screen{out: &out}).event(x.event); out.String() != x.want {
+			t.Errorf("%s: got %q, want %q", x.event.Type, out.String(), x.want)
+		}
+	}
+}

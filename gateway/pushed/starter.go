@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"log/slog"
 	"strings"
 	"sync"
 
-	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/lookup"
 	"github.com/ramus-dev/ramus/gateway/route"
@@ -17,9 +17,18 @@ import (
 	"github.com/ramus-dev/ramus/gitd"
 )
 
+// Executor is the part of the executor that the work of pushes needs.
+type Executor interface {
+	// Submit starts a run. It returns the run with the key of the request if there is one.
+	Submit(ctx context.Context, r record.Request) (record.Run, error)
+	Run(ctx context.Context, name string) (record.Run, error)
+	// Events returns the events of a run after a sequence number. If follow is set, it waits for those that come.
+	Events(ctx context.Context, run string, after int64, follow bool) iter.Seq2[record.Event, error]
+}
+
 // Starter starts the work that pushes ask for. The exported fields are options. Methods are safe for concurrent use.
 type Starter struct {
-	Executor *executor.Executor
+	Executor Executor
 	Find     *lookup.Lookup
 	// Dir is the folder of notices. It is made for the first one.
 	Dir string
