@@ -175,11 +175,16 @@ func (c *Changes) Read(ctx context.Context, r *gitd.Repo, from, to gitd.Hash, w 
 	timed, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	s, err := c.read(timed, r, from, to, w, skip)
+	return s, explain(ctx, timed, err)
+}
+
+// explain returns err, or the problem that git took too long if timed has ended and the caller still waits.
+func explain(ctx, timed context.Context, err error) error {
 	if err != nil && timed.Err() != nil && ctx.Err() == nil {
-		return Set{}, route.NewProblem(route.KindTimeout, "git needs more than %s to compare the commits", within).
+		return route.NewProblem(route.KindTimeout, "git needs more than %s to compare the commits", within).
 			WithHint("name one file, or compare commits with fewer changes")
 	}
-	return s, err
+	return err
 }
 
 func (c *Changes) read(ctx context.Context, r *gitd.Repo, from, to gitd.Hash, w Window, skip func(key string) bool) (Set, error) {
@@ -285,9 +290,9 @@ func fillLines(ctx context.Context, r *gitd.Repo, s *Set, w Window, files []*Fil
 		}
 		f.Shown = true
 		f.Hunks = append(f.Hunks, d.Hunks...) // git writes two differences for a file that became a link
-		if d.Cut && len(d.Hunks) > 0 {
+		if d.Cut && len(f.Hunks) > 0 {
 			f.Next = l.From
-			for _, h := range d.Hunks {
+			for _, h := range f.Hunks {
 				f.Next += len(h.Lines)
 			}
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/changes"
 	"github.com/ramus-dev/ramus/gateway/diff"
+	"github.com/ramus-dev/ramus/gateway/lookup"
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/gitd/gittest"
@@ -350,7 +351,107 @@ func TestSpan(t *testing.T) {
 			t.Errorf("%s on %s: %s to %s, %v, want %s to %s", x.branch, x.base, from, to, err, x.from, x.to)
 		}
 	}
+	st := executor.CallerStatus{Branch: "ramus/early", Head: start, Last: record.Run{Base: "main", BaseCommit: start}}
+	if _, to, err := changes.Span(t.Context(), r, st); err != nil || to != early {
+		t.Errorf("a branch that moved since it was last read: got %s, %v, want %s", to, err, early)
+	}
 	if _, _, err := changes.Span(t.Context(), r, executor.CallerStatus{Branch: "ramus/gone", Last: record.Run{Base: "main"}}); err == nil {
 		t.Error("a branch that does not exist has changes")
+	}
+}
+
+// TestEnds finds the repository and the commits of a window, and refuses what the caller of the request does not see.
+func TestEnds(t *testing.T) {
+	git := repotest.NewServer(t)
+	app, err := git.Create(t.Context(), "app")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lib, err := git.Create(t.Context(), "lib")
+	if err != nil {
+		t.Fatal(err)
+	}
+	put := func(r *gitd.Repo, branch string, parent gitd.Hash) gitd.Hash {
+		t.Helper()
+		n := gitd.NewCommit{Put: []gitd.File{{Path: branch}}, From: parent, Author: ada, Message: r.Name() + branch}
+		if parent != "" {
+			n.Parents = []gitd.Hash{parent}
+		}
+		h, err := r.WriteCommit(t.Context(), n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		gittest.Run(t, r.Dir(), "update-ref", "refs/heads/"+branch, string(h))
+		return h
+	}
+	appMain, libMain := put(app, "main", ""), put(lib, "main", "")
+	appWork, libWork := put(app, "ramus/run-otter", appMain), put(lib, "ramus/run-otter", libMain)
+	other := put(app, "other", appMain)
+	st := executor.CallerStatus{Repo: "app", Branch: "ramus/run-otter", Last: record.Run{Repo: "app", Base: "main", BaseCommit: appMain,
+		With: []record.Addition{{Repo: "lib", Base: "main", Start: libMain}, {Repo: "none", Base: "main", Start: libMain}}}}
+	all := route.Who{Subject: "ada", Repo: "*", Scopes: []string{gitd.ScopeAdmin}}
+	one := route.Who{Subject: "bo", Repo: "app", Scopes: []string{gitd.ScopeRead}, Read: []string{"refs/heads/main", "refs/heads/ramus/*"}}
+	find := &lookup.Lookup{Git: git}
+	for _, x := range []struct {
+		what     string
+		who      route.Who
+		w        changes.Window
+		repo     string // "" means an error
+		from, to gitd.Hash
+	}{
+		{"all work", all, changes.Window{}, "app", appMain, appWork},
+		{"the repository of the caller by name", one, changes.Window{In: "app"}, "app", appMain, appWork},
+		{"another end", all, changes.Window{To: "other"}, "app", appMain, other},
+		{"another begin", all, changes.Window{From: "other"}, "app", other, appWork},
+		{"both", all, changes.Window{From: "main", To: "other"}, "app", appMain, other},
+		{"an additional repository", all, changes.Window{In: "lib"}, "lib", libMain, libWork},
+		{"one that who does not see", one, changes.Window{In: "lib"}, "", "", ""},
+		{"one that is gone", all, changes.Window{In: "none"}, "", "", ""},
+		{"one that the caller does not have", all, changes.Window{In: "more"}, "", "", ""},
+		{"a branch that who does not see", one, changes.Window{To: "refs/heads/other"}, "", "", ""},
+		{"a branch that does not exist", all, changes.Window{From: "refs/heads/none"}, "", "", ""},
+	} {
+		r, from, to, err := changes.Ends(t.Context(), find, x.who, st, x.w)
+		if x.repo == "" {
+			if err == nil {
+				t.Errorf("%s: got %s to %s, want an error", x.what, from, to)
+			}
+			continue
+		}
+		if err != nil || r.Name() != x.repo || from != x.from || to != x.to {
+			t.Errorf("%s: got %s to %s, %v, want %s to %s in %s", x.what, from, to, err, x.from, x.to, x.repo)
+		}
+	}
+	if _, _, _, err := changes.Ends(t.Context(), find, all, executor.CallerStatus{Repo: "gone"}, changes.Window{}); !errors.Is(err, gitd.ErrNotFound) {
+		t.Errorf("a repository that is gone: got %v, want %v", err, gitd.ErrNotFound)
+	}
+}
+
+// TestLongFileBecameLink reads a file that became a link, part by part. Git writes two differences, and no line of either is lost.
+func TestLongFileBecameLink(t *testing.T) {
+	r := repotest.NewRepo(t)
+	for _, lines := range []int{1, changes.MaxLines - 1, changes.MaxLines, changes.MaxLines + 1, 2 * changes.MaxLines} {
+		a := commit(t, r, []gitd.File{{Path: "x", Content: []byte(strings.Repeat("line\n", lines))}})
+		b := commit(t, r, []gitd.File{{Path: "x", Content: []byte("to"), Mode: object.ModeSymlink}})
+		var c changes.Changes
+		got, last := 0, diff.Line{}
+		for w := (changes.Window{Path: "x"}); ; {
+			s, err := c.Read(t.Context(), r, a, b, w, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, h := range s.Files[0].Hunks {
+				got, last = got+len(h.Lines), h.Lines[len(h.Lines)-1]
+			}
+			if s.Files[0].Next != 0 && s.Files[0].Next <= w.Line {
+				t.Fatalf("%d lines: the part after %d begins at %d", lines, w.Line, s.Files[0].Next)
+			}
+			if w.Line = s.Files[0].Next; w.Line == 0 {
+				break
+			}
+		}
+		if got != lines+1 || last.Text != "to" {
+			t.Errorf("%d lines: got %d that end with %q, want %d with that of the link", lines, got, last.Text, lines+1)
+		}
 	}
 }

@@ -208,6 +208,14 @@ func TestReadLimits(t *testing.T) {
 			t.Errorf("%+v: %v, whole %v, cut %v, %v", c.limits, got, whole, list[len(list)-1].Cut, err)
 		}
 	}
+	twice := strings.Repeat("diff --git a/x b/x\n@@ -0,0 +1,100 @@\n"+strings.Repeat("+y\n", 100), 2)
+	for from, want := range map[int][]int{0: {100, 100}, 95: {5, 100}, 100: {0, 100}, 195: {0, 5}, 200: {0, 0}} {
+		list, _, err := diff.Read(strings.NewReader(twice+text), diff.Limits{From: from})
+		if err != nil || len(list) != 4 || len(lines(list[0])) != want[0] || len(lines(list[1])) != want[1] ||
+			len(lines(list[3])) != max(0, 100-from) {
+			t.Errorf("two differences of a file from %d: got %d differences, %v, want %d lines", from, len(list), err, want)
+		}
+	}
 	list, _, _ := diff.Read(strings.NewReader("diff --git a/x b/x\n@@ -0,0 +1 @@\n+"+strings.Repeat("é", 4000)), diff.Limits{Line: 10})
 	if l := list[0].Hunks[0].Lines[0]; l.Text != "ééééé" || !l.Cut {
 		t.Errorf("%+v", l)

@@ -18,7 +18,8 @@ type Limits struct {
 	File  int // lines of one file that are kept; Lines
 	Line  int // bytes of one line; 4000
 	Files int // 10,000
-	// From is the number of lines of each file that are left out at its beginning.
+	// From is the number of lines of each file that are left out at its beginning. A file that changed its type has two
+	// differences, one after the other, which count as one.
 	From int
 }
 
@@ -66,6 +67,7 @@ type parser struct {
 	file   *File // the last one of list, or nil
 	hunk   *Hunk // the last one of file if one of its lines is kept, or nil
 	last   *Line // the last line that was kept, or nil
+	before int   // lines of the difference before, if it is of the same file
 	read   int   // bytes
 	kept   int   // lines of all files
 	of     int   // lines of the file that were kept
@@ -121,6 +123,7 @@ func (p *parser) add(text string, cut bool) {
 		}
 		if paths, ok := strings.CutPrefix(text, "diff --git "); ok {
 			p.file.Old, p.file.New = headPaths(paths)
+			p.continueFile()
 		}
 	case p.file == nil && !strings.HasPrefix(text, "--- ") && !strings.HasPrefix(text, "@@ "):
 	case p.file == nil: // a difference of one file, without a line that names both
@@ -146,7 +149,17 @@ func (p *parser) begin() {
 	}
 	p.file, p.hunk, p.last, p.of, p.body = new(File), nil, nil, 0, false
 	p.list = append(p.list, p.file)
-	p.oldLeft, p.newLeft = 0, 0
+	p.oldLeft, p.newLeft, p.before = 0, 0, 0
+}
+
+// continueFile finds out whether the difference is the second one of a file, which became a link for example.
+func (p *parser) continueFile() {
+	if len(p.list) < 2 {
+		return
+	}
+	if last := p.list[len(p.list)-2]; last.New != "" && last.Old == p.file.Old && last.New == p.file.New {
+		p.before = last.Lines
+	}
 }
 
 // addHead takes a line between the first one of a file and its hunks.
@@ -236,7 +249,7 @@ func (p *parser) addLine(text string, cut bool) bool {
 	}
 	p.file.Lines++
 	switch {
-	case p.file.Lines <= p.limits.From:
+	case p.before+p.file.Lines <= p.limits.From:
 		p.last = nil
 		return true
 	case p.of == p.limits.File:
