@@ -2,9 +2,12 @@ package timeline
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -14,6 +17,7 @@ import (
 
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/gateway/lookup"
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gitd"
 )
@@ -410,5 +414,202 @@ func TestFiles(t *testing.T) {
 	}
 	if _, err := api.filesAt(t.Context(), executor.CallerStatus{Repo: "app"}, &Tick{ID: "r/1"}, ""); err == nil {
 		t.Error("a tick without a commit has files")
+	}
+}
+
+// each yields events.
+func each(events ...record.Event) iter.Seq2[record.Event, error] {
+	return func(yield func(record.Event, error) bool) {
+		for _, e := range events {
+			if !yield(e, nil) {
+				return
+			}
+		}
+	}
+}
+
+// TestStates tells the end of a tick from what its command left.
+func TestStates(t *testing.T) {
+	yes, no := true, false
+	for _, x := range []struct {
+		tick   Tick
+		want   State
+		over   bool
+		commit gitd.Hash
+	}{
+		{Tick{Parent: "a"}, Works, false, "a"},
+		{Tick{Parent: "a", Head: "a"}, Same, true, "a"},
+		{Tick{Parent: "a", Head: "b", Changed: true}, Changed, true, "b"},
+		{Tick{Parent: "a", Head: "b", Changed: true, OK: &yes}, Changed, true, "b"},
+		{Tick{Parent: "a", Head: "b", Changed: true, OK: &no}, Failed, true, "b"},
+		{Tick{OK: &yes}, Same, true, ""},
+		{Tick{OK: &no}, Failed, true, ""},
+	} {
+		if x.tick.State() != x.want || x.tick.Over() != x.over || x.tick.Commit() != x.commit || x.tick.Failed() != (x.want == Failed) {
+			t.Errorf("%+v: got %c, over %t, %s, want %c, %t, %s", x.tick, x.tick.State(), x.tick.Over(), x.tick.Commit(), x.want, x.over, x.commit)
+		}
+	}
+}
+
+// TestPromptsOfTurns gives each turn the newest prompt that its agent has heard, and the person who said it.
+func TestPromptsOfTurns(t *testing.T) {
+	r := record.Run{ID: "r", Kind: record.KindAgent, Agent: &record.AgentCall{Name: "coder", Prompt: "first"}, Asker: gitd.Person{Name: "Ada"}}
+	say := func(key, words string, by gitd.Person) record.Event {
+		return record.Event{Type: record.EventPrompt, Data: record.Marshal(record.Prompt{Key: key, Text: words, By: by})}
+	}
+	turn := func(seq int64, step, kind, data string) record.Event {
+		return record.Event{Seq: seq, Type: record.EventStepStarted, Step: step, Kind: kind, Data: []byte(data)}
+	}
+	long := strings.Repeat("x", maxText+1)
+	ticks, err := ticksOf(r, each(turn(1, "turn-1", "agent", `{"prompts": 1}`), say("1", "second", gitd.Person{Name: "Ben"}),
+		say("2", long, gitd.Person{}), turn(2, "turn-2", "agent", `{"prompts": 2}`), turn(3, "turn-3", "agent", `{"prompts": 3}`),
+		turn(4, "check-lib_run_tests", "task", `{}`), turn(5, "turn-4", "agent", `{"prompts": 3}`)))
+	if err != nil || len(ticks) != 5 {
+		t.Fatalf("got %d ticks, %v, want 5", len(ticks), err)
+	}
+	for i, want := range []struct{ prompt, by, agent string }{{"first", "Ada", "coder"}, {"second", "Ben", "coder"}, {long, "Ada", "coder"},
+		{"", "Ada", ""}, {"", "Ada", "coder"}} {
+		got := ticks[i]
+		if got.WholePrompt() != want.prompt || got.By.Name != want.by || got.Agent != want.agent || len(got.Prompt) > maxText+len("…") ||
+			(got.Prompt != "") != (want.prompt != "") {
+			t.Errorf("tick %d: got %.20q by %q to %q, want %.20q by %q to %q", i, got.WholePrompt(), got.By.Name, got.Agent, want.prompt, want.by, want.agent)
+		}
+	}
+}
+
+// TestDurations takes the time of a tick from its end, and else from the times of its events.
+func TestDurations(t *testing.T) {
+	at := time.Unix(100, 0)
+	for _, x := range []struct{ given, want int64 }{{0, 2000}, {1, 1}, {1500, 1500}} {
+		ticks, err := ticksOf(record.Run{ID: "r"}, each(record.Event{Seq: 1, Type: record.EventStepStarted, Step: "a", Time: at},
+			record.Event{Seq: 2, Type: record.EventStepFinished, Step: "a", DurationMS: x.given, Time: at.Add(2 * time.Second)}))
+		if err != nil || len(ticks) != 1 || ticks[0].DurationMS != x.want {
+			t.Errorf("%d ms: got %+v, %v, want %d ms", x.given, ticks, err, x.want)
+		}
+	}
+}
+
+// TestCosts adds the calls of models to the tick that works, or to the last one. Data that cannot be read costs nothing.
+func TestCosts(t *testing.T) {
+	use := func(step, data string) record.Event {
+		return record.Event{Type: record.EventUsage, Step: step, Data: []byte(data)}
+	}
+	begin := func(seq int64, step string) record.Event {
+		return record.Event{Seq: seq, Type: record.EventStepStarted, Step: step}
+	}
+	ticks, err := ticksOf(record.Run{ID: "r"}, each(begin(1, "a"), begin(2, "b"), use("a", `{"cost_micros": 5, "input_tokens": 1}`),
+		use("", `{"cost_micros": 7, "output_tokens": 2}`), use("a", `nonsense`), use("a", `{"cost_micros": 1, "input_tokens": 1, "output_tokens": 9}`)))
+	if err != nil || len(ticks) != 2 {
+		t.Fatalf("got %d ticks, %v, want 2", len(ticks), err)
+	}
+	for i, want := range [][2]int64{{6, 11}, {7, 2}} {
+		if got := [2]int64{ticks[i].CostMicros, ticks[i].Tokens}; got != want {
+			t.Errorf("tick %d: got %d, want %d", i, got, want)
+		}
+	}
+	o := Overview{{CostMicros: 1}, {CostMicros: 2}, {CostMicros: 4}}
+	for at, want := range []int64{1, 3, 7} {
+		if got := o.Spent(at); got != want {
+			t.Errorf("spent up to %d: got %d, want %d", at, got, want)
+		}
+	}
+}
+
+// TestJournalErrors returns the error of a journal that cannot be read from each part of a timeline.
+func TestJournalErrors(t *testing.T) {
+	failed := errors.New("the journal is damaged")
+	j := &journals{}
+	j.add(t, 3, func() gitd.Hash { return "" })
+	j.add(t, 3, func() gitd.Hash { return "" })
+	for _, bad := range []int{0, 1} {
+		lines := &Timelines{Journals: &damaged{j, j.runs[bad].Name(), failed}}
+		for _, w := range []Window{{}, {At: "r0/1"}, {At: "r1/5"}, {At: "r1/1"}, {Before: "r1/3"}, {After: "r0/3"}} {
+			if l, err := lines.Read(t.Context(), ada, j.runs[0].Caller, w); !errors.Is(err, failed) {
+				t.Errorf("run %d is damaged, %+v: got %+v, %v, want %v", bad, w, l, err, failed)
+			}
+		}
+		if o, err := lines.Overview(t.Context(), ada, j.runs[0].Caller); !errors.Is(err, failed) {
+			t.Errorf("run %d is damaged: got %+v, %v, want %v", bad, o, err, failed)
+		}
+	}
+}
+
+// damaged are journals of which that of one run cannot be read.
+type damaged struct {
+	*journals
+	run string
+	err error
+}
+
+func (d *damaged) Events(ctx context.Context, run string, after int64, follow bool) iter.Seq2[record.Event, error] {
+	if run != d.run {
+		return d.journals.Events(ctx, run, after, follow)
+	}
+	return func(yield func(record.Event, error) bool) { yield(record.Event{}, d.err) }
+}
+
+// callers is an executor that knows the callers of tests.
+type callers struct {
+	lookup.Executor
+	known map[string]executor.CallerStatus
+}
+
+func (c callers) Caller(_ context.Context, name string) (executor.CallerStatus, error) {
+	if st, ok := c.known[name]; ok {
+		return st, nil
+	}
+	return executor.CallerStatus{}, record.ErrNotFound
+}
+
+// TestRoutes serves timelines and files, and refuses what is not there.
+func TestRoutes(t *testing.T) {
+	git := &gitd.Server{Root: t.TempDir(), KeyFile: filepath.Join(t.TempDir(), "key.pem")}
+	if err := git.Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { git.Close() })
+	repo, err := git.Create(t.Context(), "app")
+	if err != nil {
+		t.Fatal(err)
+	}
+	person := gitd.Person{Name: "Ada", Email: "ada@example.org"}
+	commit, err := repo.WriteCommit(t.Context(), gitd.NewCommit{Author: person, Committer: person, When: time.Unix(1_700_000_000, 0),
+		Message: "Add", Put: []gitd.File{{Path: "d/a"}, {Path: "b"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	full, empty := &journals{}, &journals{}
+	full.add(t, 2, func() gitd.Hash { return commit })
+	caller := full.runs[0].Caller
+	known := callers{known: map[string]executor.CallerStatus{"otter": {Caller: caller, Repo: "app"}}}
+	const path = "/api/workspaces/otter/timeline"
+	for _, x := range []struct {
+		what     string
+		journals *journals
+		path     string
+		status   int
+		want     string
+	}{
+		{"a line", full, path, http.StatusOK, `"id":"r0/3"`},
+		{"a part of a line", full, path + "?before=r0/3", http.StatusOK, `"newer":true`},
+		{"an empty line", empty, path, http.StatusOK, `"ticks":[]`},
+		{"a line with a mistake", full, path + "?ticks=x", http.StatusBadRequest, "ticks"},
+		{"a line around no tick", full, path + "?at=r0/2", http.StatusNotFound, "r0/2"},
+		{"a line of nobody", full, "/api/workspaces/none/timeline", http.StatusNotFound, ""},
+		{"files", full, path + "/files", http.StatusOK, `"path":"d/a"`},
+		{"files of a tick", full, path + "/files?at=r0/1", http.StatusOK, `"at":"r0/1"`},
+		{"files of a folder", full, path + "/files?path=d", http.StatusOK, `"d/a"`},
+		{"files without a tick", empty, path + "/files", http.StatusOK, `"entries":[]`},
+		{"files with a mistake", full, path + "/files?folder=d", http.StatusBadRequest, "folder"},
+		{"files of no tick", full, path + "/files?at=r0/2", http.StatusNotFound, "r0/2"},
+		{"files of no folder", full, path + "/files?path=none", http.StatusNotFound, ""},
+		{"files of nobody", full, "/api/workspaces/none/timeline/files", http.StatusNotFound, ""},
+	} {
+		api := &API{Timelines: Timelines{Journals: x.journals}, Find: &lookup.Lookup{Executor: known, Git: git}, Git: git}
+		rec := httptest.NewRecorder()
+		(&route.Mux{}).Handler(api.Routes(), &route.Local).ServeHTTP(rec, httptest.NewRequest("GET", x.path, nil))
+		if rec.Code != x.status || !strings.Contains(rec.Body.String(), x.want) {
+			t.Errorf("%s: got %d %s, want %d with %q", x.what, rec.Code, rec.Body, x.status, x.want)
+		}
 	}
 }
