@@ -32,6 +32,8 @@ type stage struct {
 	play func(info step.Info) (workflow.StepResult, error)
 	// task is called when a check is about to run. Nil means success.
 	task func(name string) error
+	// tasks is the number of checks that were about to run.
+	tasks int
 }
 
 func (s *stage) Once(_ context.Context, info step.Info, _ Do) (workflow.StepResult, error) {
@@ -66,6 +68,7 @@ func (s *stage) end(id, kind string, res workflow.StepResult) error {
 }
 
 func (s *stage) Task(name string, _ json.RawMessage, _ time.Duration, _ *step.Info) (Do, error) {
+	s.tasks++
 	if s.task != nil {
 		if err := s.task(name); err != nil {
 			return nil, err
@@ -134,19 +137,20 @@ func TestLead(t *testing.T) {
 		}
 	}
 	for _, x := range []struct {
-		what  string
-		begin func(c *conversation, s *stage)
-		want  string // the steps that the agent takes
-		err   string
-		bad   string // the checks
+		what    string
+		begin   func(c *conversation, s *stage)
+		want    string // the steps that the agent takes
+		err     string
+		bad     string // the checks
+		checked int    // how often a check was about to run
 	}{
-		{"one prompt", func(_ *conversation, s *stage) { ended(s, "check-a", true) }, "turn-1 1", "", "map[a:passed]"},
-		{"a check that fails", func(_ *conversation, s *stage) { ended(s, "check-a", false) }, "turn-1 1", "a check failed: a", "map[a:failed]"},
+		{"one prompt", func(_ *conversation, s *stage) { ended(s, "check-a", true) }, "turn-1 1", "", "map[a:passed]", 1},
+		{"a check that fails", func(_ *conversation, s *stage) { ended(s, "check-a", false) }, "turn-1 1", "a check failed: a", "map[a:failed]", 1},
 		{"prompts that wait are heard together", func(c *conversation, s *stage) {
 			say(c.d, "1", false)
 			say(c.d, "2", false)
 			ended(s, "check-a", true)
-		}, "turn-1 3", "", "map[a:passed]"},
+		}, "turn-1 3", "", "map[a:passed]", 1},
 		{"a prompt during a turn begins another one before the checks", func(c *conversation, s *stage) {
 			s.play = func(info step.Info) (workflow.StepResult, error) {
 				if info.ID == "turn-1" {
@@ -155,7 +159,7 @@ func TestLead(t *testing.T) {
 				return workflow.StepResult{OK: true}, nil
 			}
 			ended(s, "check-a#2", true)
-		}, "turn-1 1, turn-2 2", "", "map[a:passed]"},
+		}, "turn-1 1, turn-2 2", "", "map[a:passed]", 1},
 		{"a prompt during the checks has them run again", func(c *conversation, s *stage) {
 			s.task = func(string) error {
 				if len(steps(c.d)) == 1 {
@@ -165,7 +169,7 @@ func TestLead(t *testing.T) {
 			}
 			ended(s, "check-a", false)
 			ended(s, "check-a#2", true)
-		}, "turn-1 1, turn-2 2", "", "map[a:passed]"},
+		}, "turn-1 1, turn-2 2", "", "map[a:passed]", 2},
 		{"checks that had begun come before the prompts", func(c *conversation, s *stage) {
 			s.play = func(info step.Info) (workflow.StepResult, error) {
 				if info.ID != "turn-1" {
@@ -176,25 +180,25 @@ func TestLead(t *testing.T) {
 			}
 			ended(s, "check-a", false)
 			ended(s, "check-a#2", true)
-		}, "turn-1 1, check-a 0, turn-2 2", "", "map[a:passed]"},
+		}, "turn-1 1, check-a 0, turn-2 2", "", "map[a:passed]", 2},
 		{"a turn that fails", func(c *conversation, s *stage) {
 			s.play = func(step.Info) (workflow.StepResult, error) {
 				say(c.d, "1", false)
 				return workflow.StepResult{Error: "it broke"}, nil
 			}
 			ended(s, "check-a", true)
-		}, "turn-1 1", "it broke", "map[a:passed]"},
+		}, "turn-1 1", "it broke", "map[a:passed]", 1},
 		{"a turn that fails without words", func(c *conversation, s *stage) {
 			s.play = func(step.Info) (workflow.StepResult, error) { return workflow.StepResult{}, nil }
 			ended(s, "check-a", true)
-		}, "turn-1 1", "the agent ended with 0", "map[a:passed]"},
+		}, "turn-1 1", "the agent ended with 0", "map[a:passed]", 1},
 		{"a turn that cannot run", func(c *conversation, s *stage) {
 			s.play = func(step.Info) (workflow.StepResult, error) { return workflow.StepResult{}, io.ErrUnexpectedEOF }
-		}, "turn-1 1", "unexpected EOF", "map[]"},
+		}, "turn-1 1", "unexpected EOF", "map[]", 0},
 		{"a check that is not known", func(_ *conversation, s *stage) {
 			s.task = func(name string) error { return fmt.Errorf("no task %s", name) }
 			ended(s, "check-a", true)
-		}, "turn-1 1", "no task a", "map[]"},
+		}, "turn-1 1", "no task a", "map[]", 1},
 		{"a prompt that is taken back before its turn", func(c *conversation, s *stage) {
 			say(c.d, "1", false)
 			s.task = func(string) error {
@@ -207,7 +211,7 @@ func TestLead(t *testing.T) {
 				return nil
 			}
 			ended(s, "check-a", true)
-		}, "turn-1 2", "", "map[a:passed]"},
+		}, "turn-1 2", "", "map[a:passed]", 1},
 	} {
 		c, s := newConversation(t, "a")
 		x.begin(c, s)
@@ -217,6 +221,9 @@ func TestLead(t *testing.T) {
 		}
 		if (err != nil) != (x.err != "") || err != nil && !strings.Contains(err.Error(), x.err) {
 			t.Errorf("%s: got %v, want %q", x.what, err, x.err)
+		}
+		if s.tasks != x.checked {
+			t.Errorf("%s: got %d checks, want %d", x.what, s.tasks, x.checked)
 		}
 		if got := fmt.Sprint(c.checks); got != x.bad {
 			t.Errorf("%s: got the checks %s, want %s", x.what, got, x.bad)
