@@ -333,10 +333,7 @@ until_ok 60 at_standby
 picture=standby
 shown "$ramus" standby --status
 told '1 stand-by'
-kill -9 "$server"
-wait "$server" 2>/dev/null || true
-server=
-rm -rf "$RAMUS_DATA"
+lose_machine
 export RAMUS_DATA=$work/second
 picture=promote
 shown "$ramus" promote

@@ -16,14 +16,30 @@ strike() {
     if [ -n "$server" ]; then
         kill "$server" 2>/dev/null || true
         wait "$server" 2>/dev/null || true
-        # The server leaves its containers for its next start. A command that starts its own server removes them.
-        "$ramus" ps >/dev/null 2>&1 || true
     fi
     for one in $standins; do
         kill "$one" 2>/dev/null || true
         wait "$one" 2>/dev/null || true
     done
+    # A server leaves its containers for its next start. A command that starts its own server removes them.
+    case ${RAMUS_DATA:-} in "$work"/*) "$ramus" ps >/dev/null 2>&1 || true ;; esac
     if [ -n "${KEEP:-}" ]; then echo "kept: $work"; else rm -rf "$work"; fi
+}
+# lose_machine kills the server and its sandboxes, and removes its data folder.
+lose_machine() {
+    local file pid
+    kill -9 "$server"
+    wait "$server" 2>/dev/null || true
+    server=
+    # The runner of a sandbox has the outputs of its commands as file 4.
+    for file in /proc/[0-9]*/fd/4; do
+        case $(readlink "$file" 2>/dev/null) in "$RAMUS_DATA"/*)
+            pid=${file#/proc/}
+            kill -9 "${pid%%/*}" 2>/dev/null || true
+            ;;
+        esac
+    done
+    rm -rf "$RAMUS_DATA"
 }
 # serve starts ramus and waits until people and programs can reach it. It runs no ramus command for this, because a command
 # starts a server of its own if none runs, and that server would exclude this one.

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/ramus-dev/ramus/containers/sandbox"
+	"github.com/ramus-dev/ramus/internal/remains"
 )
 
 // TestDemo follows the first steps of the README. It runs the tests of internal/ in a
@@ -31,10 +32,12 @@ func runDemo(t *testing.T, script, want string) {
 	if err := (&sandbox.Engine{Dir: t.TempDir(), Runner: binary}).Check(t.Context()); err != nil {
 		t.Skipf("cannot run here: sandboxes: %v", err)
 	}
+	dir := t.TempDir()
 	demo := exec.CommandContext(t.Context(), abs(t, "../../scripts/"+script))
-	demo.Env = append(os.Environ(), "RAMUS="+binary, "TMPDIR="+t.TempDir())
+	demo.Env = append(os.Environ(), "RAMUS="+binary, "TMPDIR="+dir)
 	out, err := demo.CombinedOutput()
 	if err != nil || !strings.Contains(string(out), want) {
 		t.Errorf("%v\n%s", err, out)
 	}
+	remains.Check(t, dir)
 }
