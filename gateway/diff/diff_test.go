@@ -216,6 +216,13 @@ func TestReadLimits(t *testing.T) {
 			t.Errorf("two differences of a file from %d: got %d differences, %v, want %d lines", from, len(list), err, want)
 		}
 	}
+	for most, want := range map[int][]int{99: {99, 0}, 100: {100, 0}, 150: {100, 50}, 200: {100, 100}} {
+		list, _, err := diff.Read(strings.NewReader(twice+text), diff.Limits{File: most})
+		if err != nil || len(list) != 4 || len(lines(list[0])) != want[0] || len(lines(list[1])) != want[1] || list[1].Cut != (most < 200) ||
+			len(lines(list[3])) != min(100, most) {
+			t.Errorf("two differences of a file, at most %d: got %d differences, %v, want %d lines", most, len(list), err, want)
+		}
+	}
 	list, _, _ := diff.Read(strings.NewReader("diff --git a/x b/x\n@@ -0,0 +1 @@\n+"+strings.Repeat("é", 4000)), diff.Limits{Line: 10})
 	if l := list[0].Hunks[0].Lines[0]; l.Text != "ééééé" || !l.Cut {
 		t.Errorf("%+v", l)

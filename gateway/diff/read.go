@@ -159,6 +159,9 @@ func (p *parser) continueFile() {
 	}
 	if last := p.list[len(p.list)-2]; last.New != "" && last.Old == p.file.Old && last.New == p.file.New {
 		p.before = last.Lines
+		for _, h := range last.Hunks {
+			p.of += len(h.Lines)
+		}
 	}
 }
 
