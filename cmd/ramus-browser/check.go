@@ -197,12 +197,15 @@ func complete(c *browser.Check, j *job, end error, said string) {
 	sum(c)
 }
 
-// lastWords returns the reason why a driver ended too early.
+// lastWords returns the reason why a driver ended too early. A driver that a signal ended wrote nothing about its end.
+// The last line is then of another process, for example Node.js, whose pipe to the driver broke.
 func lastWords(said string, end, otherwise error) string {
 	var exit *exec.ExitError
 	switch {
 	case errors.Is(end, errDeadline) || errors.Is(end, errStopped):
 		return "not looked at: " + end.Error()
+	case errors.As(end, &exit) && exit.ExitCode() < 0:
+		return "the browser could not be driven: " + exit.String()
 	case said != "":
 		return "the browser could not be driven: " + said
 	case errors.As(end, &exit):

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -190,6 +191,12 @@ func TestComplete(t *testing.T) {
 		{"panic", errors.New("exit status 2"), "panic: x",
 			[]browser.View{view1("a", browser.Pass, "fine"), answered, view1("c", "", "")},
 			browser.Unverified, "a: the browser could not be driven: panic: x; c: not looked at"},
+		{"killed", endOf(t, "kill -KILL $$"), "Node.js v20", []browser.View{view1("a", "", "")},
+			browser.Unverified, "the browser could not be driven: signal: killed"},
+		{"exit", endOf(t, "exit 3"), "", []browser.View{view1("a", "", "")},
+			browser.Unverified, "the browser could not be driven: exit status 3"},
+		{"exit with words", endOf(t, "exit 3"), "no channel", []browser.View{view1("a", "", "")},
+			browser.Unverified, "the browser could not be driven: no channel"},
 		{"silent", nil, "", []browser.View{answered}, browser.Unverified, errBrowser.Error()},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -201,6 +208,12 @@ func TestComplete(t *testing.T) {
 			}
 		})
 	}
+}
+
+// endOf returns the error of a shell script's end.
+func endOf(t *testing.T, script string) error {
+	t.Helper()
+	return exec.CommandContext(t.Context(), "sh", "-c", script).Run()
 }
 
 // TestEvidence: only regular files that fit go out, and the check names no others.
