@@ -100,10 +100,12 @@ func fileKey(c gitd.Change) string {
 
 // Span returns the commits where the work of a caller begins and ends, in its own repository.
 func Span(ctx context.Context, r *gitd.Repo, st executor.CallerStatus) (from, to gitd.Hash, err error) {
-	return span(ctx, r, st.Branch, record.Addition{Base: st.Last.Base, Start: st.Last.BaseCommit, Head: cmp.Or(st.Head, st.Last.Head)})
+	last := st.Last
+	return span(ctx, r, st.Branch, record.Addition{Base: last.Base, BaseCommit: last.BaseCommit,
+		Start: cmp.Or(last.Start, last.BaseCommit), Head: cmp.Or(st.Head, last.Head)})
 }
 
-// span returns both commits for a branch as a run has it. The base of the branch is Start of a unless it was moved.
+// span returns both commits for a branch as a run has it.
 func span(ctx context.Context, r *gitd.Repo, branch string, a record.Addition) (from, to gitd.Hash, err error) {
 	head, err := r.Resolve(ctx, "refs/heads/"+branch)
 	switch {
@@ -112,15 +114,21 @@ func span(ctx context.Context, r *gitd.Repo, branch string, a record.Addition) (
 	case err != nil:
 		return "", "", err
 	}
-	start := a.Start
 	// A caller that rebased onto a newer base has commits of the base on its branch, which are not its work. A merged
-	// caller has all its work in the base.
-	if base, err := r.MergeBase(ctx, "refs/heads/"+a.Base, string(head)); err == nil && base != head {
-		start = base
-	} else if err != nil && !errors.Is(err, gitd.ErrNotFound) {
-		return "", "", err
+	// caller has all its work in the base, and left the base as it was when the last run began.
+	for _, base := range []string{"refs/heads/" + a.Base, string(a.BaseCommit)} {
+		if base == "" {
+			continue
+		}
+		left, err := r.MergeBase(ctx, base, string(head))
+		if err == nil && left != head {
+			return left, head, nil
+		}
+		if err != nil && !errors.Is(err, gitd.ErrNotFound) {
+			return "", "", err
+		}
 	}
-	return start, head, nil
+	return a.Start, head, nil
 }
 
 // Ends returns the repository and the commits that a window compares. Returns an error if who may not see one of them.

@@ -315,6 +315,9 @@ func TestErrors(t *testing.T) {
 	}
 }
 
+// missing is a commit that no repository has.
+const missing = gitd.Hash("1111111111111111111111111111111111111111")
+
 // TestSpan finds the begin and the end of the work of a caller.
 func TestSpan(t *testing.T) {
 	r := repotest.NewRepo(t)
@@ -349,6 +352,22 @@ func TestSpan(t *testing.T) {
 		from, to, err := changes.Span(t.Context(), r, st)
 		if err != nil || from != x.from || to != x.to {
 			t.Errorf("%s on %s: %s to %s, %v, want %s to %s", x.branch, x.base, from, to, err, x.from, x.to)
+		}
+	}
+	// The base moved on before the last of several runs, and has all the work now.
+	again := put("ramus/again", "e", early)
+	gittest.Run(t, r.Dir(), "update-ref", "refs/heads/main", string(again))
+	for _, x := range []struct{ base, start, from gitd.Hash }{
+		{moved, early, start},   // merged after the last run
+		{start, early, start},   // the base did not move between the runs
+		{again, again, again},   // merged before the last run, which changed nothing
+		{"", early, early},      // a record without the base
+		{missing, early, early}, // a base that was rewritten
+	} {
+		st := executor.CallerStatus{Branch: "ramus/again", Last: record.Run{Base: "main", BaseCommit: x.base, Start: x.start}}
+		from, to, err := changes.Span(t.Context(), r, st)
+		if err != nil || from != x.from || to != again {
+			t.Errorf("several runs, the last on %s from %s: %s to %s, %v, want %s to %s", x.base, x.start, from, to, err, x.from, again)
 		}
 	}
 	st := executor.CallerStatus{Branch: "ramus/early", Head: start, Last: record.Run{Base: "main", BaseCommit: start}}
@@ -387,8 +406,17 @@ func TestEnds(t *testing.T) {
 	appMain, libMain := put(app, "main", ""), put(lib, "main", "")
 	appWork, libWork := put(app, "ramus/run-otter", appMain), put(lib, "ramus/run-otter", libMain)
 	other := put(app, "other", appMain)
+	docs, err := git.Create(t.Context(), "docs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	docsMain := put(docs, "main", "")
+	docsWork := put(docs, "ramus/run-otter", docsMain)
+	docsMore := put(docs, "ramus/run-otter", docsWork)
+	gittest.Run(t, docs.Dir(), "update-ref", "refs/heads/main", string(docsMore))
 	st := executor.CallerStatus{Repo: "app", Branch: "ramus/run-otter", Last: record.Run{Repo: "app", Base: "main", BaseCommit: appMain,
-		With: []record.Addition{{Repo: "lib", Base: "main", Start: libMain}, {Repo: "none", Base: "main", Start: libMain}}}}
+		With: []record.Addition{{Repo: "lib", Base: "main", Start: libMain}, {Repo: "none", Base: "main", Start: libMain},
+			{Repo: "docs", Base: "main", BaseCommit: docsMain, Start: docsWork}}}}
 	all := route.Who{Subject: "ada", Repo: "*", Scopes: []string{gitd.ScopeAdmin}}
 	one := route.Who{Subject: "bo", Repo: "app", Scopes: []string{gitd.ScopeRead}, Read: []string{"refs/heads/main", "refs/heads/ramus/*"}}
 	find := &lookup.Lookup{Git: git}
@@ -405,6 +433,7 @@ func TestEnds(t *testing.T) {
 		{"another begin", all, changes.Window{From: "other"}, "app", other, appWork},
 		{"both", all, changes.Window{From: "main", To: "other"}, "app", appMain, other},
 		{"an additional repository", all, changes.Window{In: "lib"}, "lib", libMain, libWork},
+		{"an additional repository after a merge of several runs", all, changes.Window{In: "docs"}, "docs", docsMain, docsMore},
 		{"one that who does not see", one, changes.Window{In: "lib"}, "", "", ""},
 		{"one that is gone", all, changes.Window{In: "none"}, "", "", ""},
 		{"one that the caller does not have", all, changes.Window{In: "more"}, "", "", ""},
