@@ -26,7 +26,7 @@ import (
 
 // Bounds of branches' layers.
 const (
-	branchNear   = 64              // paths that differ; fewer are written as fast as a layer is found
+	branchNear   = 64              // paths that differ; fewer are written in about 20 ms, which is less than a layer after each rest costs
 	branchRest   = time.Second / 2 // without a new commit, before one is made
 	branchWait   = 10 * time.Second
 	branchesMax  = 1000 // of all repositories
