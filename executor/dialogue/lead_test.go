@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/executor/agent"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/executor/settings"
@@ -100,7 +101,14 @@ type history struct {
 	err    error
 }
 
-func (h *history) OfCaller(record.Caller) []record.Run { return h.runs }
+func (h *history) OfCaller(c record.Caller) (list []record.Run) {
+	for _, r := range h.runs {
+		if r.Caller == c {
+			list = append(list, r)
+		}
+	}
+	return list
+}
 
 func (h *history) Runs(context.Context, record.Filter) ([]record.Run, error) { return h.runs, h.err }
 
@@ -486,5 +494,159 @@ func TestKnows(t *testing.T) {
 	c.d.all.History = &history{err: io.ErrUnexpectedEOF}
 	if _, err := c.d.all.knows(t.Context(), own); !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("an index that cannot be read: got %v, want %v", err, io.ErrUnexpectedEOF)
+	}
+}
+
+// TestResumes continues the work of an earlier turn if the agent can, and if there was one.
+func TestResumes(t *testing.T) {
+	c, _ := newConversation(t)
+	yes := true
+	before := c.run.Initial
+	before.ID = "0"
+	earlier := &history{runs: []record.Run{before}, events: map[string][]record.Event{
+		before.Name(): {{Type: record.EventStepFinished, Kind: string(record.KindAgent), OK: &yes}}}}
+	resume, state := []string{"coder", "--continue"}, []string{".coder"}
+	for _, x := range []struct {
+		what            string
+		resume, state   []string
+		first, restored bool
+		history         *history
+		want            bool
+	}{
+		{"the first turn", resume, nil, true, false, &history{}, false},
+		{"the second turn", resume, nil, false, false, &history{}, true},
+		{"a memory", resume, state, true, true, &history{}, true},
+		{"no memory where there could be one", resume, state, true, false, earlier, false},
+		{"an earlier run", resume, nil, true, false, earlier, true},
+		{"an agent that cannot", nil, nil, false, true, earlier, false},
+	} {
+		c.a.Resume, c.a.State, c.d.all.History = x.resume, x.state, x.history
+		got, err := (&turn{conversation: c, first: x.first}).resumes(t.Context(), x.restored)
+		if err != nil || got != x.want {
+			t.Errorf("%s: got %t, %v, want %t", x.what, got, err, x.want)
+		}
+	}
+	c.d.all.History = &history{err: io.ErrUnexpectedEOF}
+	c.a.Resume, c.a.State = resume, nil
+	if _, err := (&turn{conversation: c, first: true}).resumes(t.Context(), false); !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("an index that cannot be read: got %v, want %v", err, io.ErrUnexpectedEOF)
+	}
+}
+
+// TestCommand passes the prompt to an agent as its standard input or as its last argument.
+func TestCommand(t *testing.T) {
+	for _, x := range []struct {
+		what               string
+		argument, planning bool
+		resume             bool
+		prompt             string
+		args               []string
+		stdin              string
+	}{
+		{"standard input", false, false, false, "-say", []string{"coder", "new"}, "-say\n"},
+		{"argument", true, false, false, "say", []string{"coder", "new", "say"}, ""},
+		{"argument like an option", true, false, false, "-say", []string{"coder", "new", " -say"}, ""},
+		{"continued", true, false, true, "say", []string{"coder", "--continue", "say"}, ""},
+		{"planning", false, true, true, "say", []string{"coder", "--continue"}, "say\n"},
+	} {
+		c, _ := newConversation(t)
+		c.a.Command, c.a.Resume = append(make([]string, 0, 8), "coder", "new"), append(make([]string, 0, 8), "coder", "--continue")
+		c.a.Argument, c.a.Timeout = x.argument, time.Minute
+		got := (&turn{conversation: c, planning: x.planning}).command("turn-1", x.prompt, x.resume, false)
+		stdin := ""
+		if got.Stdin != nil {
+			text, err := io.ReadAll(got.Stdin)
+			if err != nil {
+				t.Fatal(err)
+			}
+			stdin = string(text)
+		}
+		if !slices.Equal(got.Args, x.args) || stdin != x.stdin || got.ID != "turn-1" || got.Timeout != time.Minute {
+			t.Errorf("%s: got %s %q with %q after %s", x.what, got.ID, got.Args, stdin, got.Timeout)
+		}
+		if slices.Contains(got.Env, planEnv) != x.planning {
+			t.Errorf("%s: got the environment %q", x.what, got.Env)
+		}
+		if shared := c.a.Command[:3]; shared[2] != "" {
+			t.Errorf("%s: the agent's own command has the prompt", x.what)
+		}
+	}
+}
+
+// TestExitOf returns the exit code of a turn from the first reason for its end.
+func TestExitOf(t *testing.T) {
+	for _, x := range []struct {
+		what       string
+		cause, err error
+		code       int
+		reason     string
+	}{
+		{"ended", nil, nil, 0, ""},
+		{"refused", nil, io.EOF, 1, ""},
+		{"interrupted", errInterrupted, io.EOF, 0, ""},
+		{"too long", errTurnTimeout, io.EOF, 124, containers.ReasonTimeout},
+		{"printed too much", errBabble, io.EOF, 143, containers.ReasonKilled},
+		{"cancelled", context.Canceled, nil, 143, containers.ReasonKilled},
+	} {
+		if code, reason := exitOf(x.cause, x.err); code != x.code || reason != x.reason {
+			t.Errorf("%s: got %d %q, want %d %q", x.what, code, reason, x.code, x.reason)
+		}
+	}
+}
+
+// TestFormerSession finds the session of the run, of the caller's last run, or of the callers that it was forked from.
+func TestFormerSession(t *testing.T) {
+	caller := func(depth int) record.Caller {
+		c, err := record.RunCaller(fmt.Sprintf("fork%d", depth))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	// chain returns the runs of a caller that was forked many times. The first has a session.
+	chain := func(own record.Run, forks int) (runs []record.Run) {
+		c := own.Caller
+		for i := range forks {
+			runs = append(runs, record.Run{Caller: c, ID: "1", Fork: &record.Fork{Of: caller(i).String()}})
+			c = caller(i)
+		}
+		return append(runs, record.Run{Caller: c, ID: "1", Kind: record.KindAgent, Agent: &record.AgentCall{Name: "coder"}, Session: "first"})
+	}
+	for _, x := range []struct {
+		what string
+		runs func(own record.Run) []record.Run
+		own  string // the session of the run itself
+		want string
+	}{
+		{"none", func(record.Run) []record.Run { return nil }, "", ""},
+		{"its own", func(own record.Run) []record.Run { return chain(own, 0) }, "own", "own"},
+		{"of the last run", func(own record.Run) []record.Run { return chain(own, 0) }, "", "first"},
+		{"of a fork", func(own record.Run) []record.Run { return chain(own, 1) }, "", "first"},
+		{"of the most forks", func(own record.Run) []record.Run { return chain(own, record.MaxForks) }, "", "first"},
+		{"of more forks", func(own record.Run) []record.Run { return chain(own, record.MaxForks+1) }, "", ""},
+		{"of another agent", func(own record.Run) []record.Run {
+			runs := chain(own, 0)
+			runs[0].Agent = &record.AgentCall{Name: "other"}
+			return runs
+		}, "", ""},
+		{"of another label", func(own record.Run) []record.Run {
+			runs := chain(own, 0)
+			runs[0].Agent = &record.AgentCall{Name: "coder", Session: "review"}
+			return runs
+		}, "", ""},
+		{"of a fork with a wrong name", func(own record.Run) []record.Run {
+			return []record.Run{{Caller: own.Caller, ID: "1", Fork: &record.Fork{Of: "no caller"}}}
+		}, "", ""},
+	} {
+		c, _ := newConversation(t)
+		c.d.all.History = &history{runs: x.runs(c.run.Initial)}
+		if x.own != "" {
+			if err := c.run.Emit(record.Event{Type: record.EventAgent, Kind: agent.KindSession, Message: x.own}, true); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := (&turn{conversation: c}).formerSession(); got != x.want {
+			t.Errorf("%s: got %q, want %q", x.what, got, x.want)
+		}
 	}
 }

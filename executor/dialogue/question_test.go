@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -103,6 +104,29 @@ func TestAskPermission(t *testing.T) {
 		}
 		if err := d.Decide(record.Decision{Approved: true}); !errors.Is(err, record.ErrConflict) {
 			t.Errorf("nothing is asked: %v", err)
+		}
+	})
+}
+
+// TestNobodyAnswers refuses a question of a program after some time. One that a run keeps waits as long as the run.
+func TestNobodyAnswers(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		d := newDialogue(t, dir)
+		defer d.run.End()
+		offer := acp.Question{Options: []acp.Option{{ID: "yes", Kind: acp.AllowOnce}, {ID: "no", Kind: acp.RejectOnce}}}
+		began := time.Now()
+		got, err := d.Ask(t.Context(), record.Gate{Step: "turn-1", Message: "May I?"}, offer, false)
+		if err != nil || got.Approved || got.Option != "no" || time.Since(began) != d.all.Waits.Person ||
+			!strings.Contains(got.Comment, "nobody answered") {
+			t.Errorf("got %+v, %v after %s, want a refusal after %s", got, err, time.Since(began), d.all.Waits.Person)
+		}
+		ctx, end := context.WithCancelCause(t.Context())
+		time.AfterFunc(10*d.all.Waits.Person, func() { end(record.ErrClosed) })
+		began = time.Now()
+		_, err = d.Ask(ctx, record.Gate{Step: "plan", Message: "Is the plan good?"}, offer, true)
+		if !errors.Is(err, record.ErrClosed) || time.Since(began) != 10*d.all.Waits.Person {
+			t.Errorf("a question that is kept: got %v after %s, want %v", err, time.Since(began), record.ErrClosed)
 		}
 	})
 }

@@ -84,15 +84,7 @@ func (t *turn) speak(ctx context.Context, w *step.Work) (step.Outcome, error) {
 	// An agent that ended the turn on request can have the next one.
 	interrupted := errors.Is(cause, errInterrupted)
 	graceful := interrupted && stop != "" && t.process != nil && t.process.Ready(w.Host)
-	switch {
-	case interrupted:
-	case errors.Is(cause, errTurnTimeout):
-		exit.Code, exit.Reason = 124, containers.ReasonTimeout
-	case cause != nil:
-		exit.Code, exit.Reason = 143, containers.ReasonKilled
-	case err != nil:
-		exit.Code = 1
-	}
+	exit.Code, exit.Reason = exitOf(cause, err)
 	if err != nil && !graceful || t.planning || !t.d.unheard() || !t.process.Lasts() {
 		// End the process before its memory is read, which it may still be writing.
 		left := t.endProcess()
@@ -118,6 +110,21 @@ func (t *turn) speak(ctx context.Context, w *step.Work) (step.Outcome, error) {
 		err = cause
 	}
 	return t.spokenOutcome(w, exit, stop, err), nil
+}
+
+// exitOf returns the exit code and the reason of a turn, as those of a command. cause is that of the end of its context, and err that of the
+// agent's answer. Both may be nil.
+func exitOf(cause, err error) (code int, reason string) {
+	switch {
+	case errors.Is(cause, errInterrupted):
+	case errors.Is(cause, errTurnTimeout):
+		return 124, containers.ReasonTimeout
+	case cause != nil:
+		return 143, containers.ReasonKilled
+	case err != nil:
+		return 1, ""
+	}
+	return 0, ""
 }
 
 // errTurnTimeout is the cause of the end of a turn that took longer than it may.

@@ -330,14 +330,13 @@ func (t *turn) prepare(ctx context.Context, w *step.Work, browser bool) (*contai
 		return nil, err
 	}
 	defer files.Close()
-	known, err := t.memory(w).Restore(ctx, w.Host.Container().ID, files)
+	restored, err := t.memory(w).Restore(ctx, w.Host.Container().ID, files)
 	if err != nil {
 		return nil, err
 	}
-	if t.first && !known && len(t.a.State) == 0 && len(t.a.Resume) > 0 {
-		if known, err = t.d.all.knows(ctx, run.Initial); err != nil {
-			return nil, err
-		}
+	resume, err := t.resumes(ctx, restored)
+	if err != nil {
+		return nil, err
 	}
 	names, err := t.d.all.Attachments(run.Initial).Offer(ctx, files, t.all)
 	if err != nil {
@@ -350,22 +349,40 @@ func (t *turn) prepare(ctx context.Context, w *step.Work, browser bool) (*contai
 	case len(added) > 0:
 		text += "\n\nFiles that were given along:\n" + strings.Join(added, "\n")
 	}
-	c := &containers.Command{ID: w.ID, Args: t.a.Command, Timeout: t.a.Timeout, Env: t.env(browser)}
+	return t.command(w.ID, text, resume, browser), nil
+}
+
+// resumes reports whether the agent continues its work of an earlier turn. restored reports whether its memory was found.
+func (t *turn) resumes(ctx context.Context, restored bool) (bool, error) {
+	switch {
+	case len(t.a.Resume) == 0:
+		return false, nil
+	case restored || !t.first:
+		return true, nil
+	case len(t.a.State) > 0:
+		return false, nil
+	}
+	return t.d.all.knows(ctx, t.run.Initial)
+}
+
+// command returns the agent's command with an id and a prompt.
+func (t *turn) command(id, prompt string, resume, browser bool) *containers.Command {
+	c := &containers.Command{ID: id, Args: t.a.Command, Timeout: t.a.Timeout, Env: t.env(browser)}
 	if t.planning {
 		c.Env = append(c.Env, planEnv)
 	}
-	if len(t.a.Resume) > 0 && (known || !t.first) {
+	if resume {
 		c.Args = t.a.Resume
 	}
 	if t.a.Argument {
-		if strings.HasPrefix(text, "-") {
-			text = " " + text // words of a person, never an option
+		if strings.HasPrefix(prompt, "-") {
+			prompt = " " + prompt // words of a person, never an option
 		}
-		c.Args = append(slices.Clone(c.Args), text)
+		c.Args = append(slices.Clone(c.Args), prompt)
 	} else {
-		c.Stdin = strings.NewReader(text + "\n")
+		c.Stdin = strings.NewReader(prompt + "\n")
 	}
-	return c, nil
+	return c
 }
 
 func checkStep(name string, n int) string {
