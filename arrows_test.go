@@ -1,9 +1,14 @@
 package ramus_test
 
 import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -399,6 +404,46 @@ func TestNames(t *testing.T) {
 		if strings.ContainsAny(name, " #~") || slices.Contains([]string{".orig", ".rej", ".log"}, path.Ext(name)) {
 			t.Errorf("a stray file: %q", name)
 		}
+	}
+}
+
+// TestTypeNames checks that no two types of a package differ by the case of their first letter alone. A reader takes one for the other.
+func TestTypeNames(t *testing.T) {
+	types := map[string]string{} // by folder and name in lower case
+	err := filepath.WalkDir(".", func(name string, e fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case e.IsDir() && (strings.HasPrefix(e.Name(), ".") && name != "." || slices.Contains([]string{"node_modules", "testdata", "bin"}, e.Name())):
+			return fs.SkipDir
+		case e.IsDir() || path.Ext(name) != ".go" || strings.HasSuffix(name, "_test.go"):
+			return nil
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		for _, d := range f.Decls {
+			g, ok := d.(*ast.GenDecl)
+			if !ok || g.Tok != token.TYPE {
+				continue
+			}
+			for _, spec := range g.Specs {
+				own := spec.(*ast.TypeSpec).Name.Name
+				key := filepath.Dir(name) + " " + strings.ToLower(own[:1]) + own[1:]
+				if other := types[key]; other != "" && other != own {
+					t.Errorf("%s has the types %s and %s", filepath.Dir(name), own, other)
+				}
+				types[key] = own
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	if len(types) < 1000 {
+		t.Errorf("found %d types, want more", len(types))
 	}
 }
 

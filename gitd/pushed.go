@@ -61,7 +61,7 @@ func asksForWork(ref string) bool {
 // sendGitReport sends the report of git. If work follows, the packet that ends it is left out. A client without side bands
 // does not wait for the work, because it ends with the report. Some clients with side bands end with the report, too. The
 // refs that asked for work are gone by then, so that the next push can ask again.
-func (p *push) sendGitReport(ctx context.Context, report *gitReport) error {
+func (p *incoming) sendGitReport(ctx context.Context, report *gitReport) error {
 	p.tellHappened(ctx, false)
 	if p.follow != nil && p.request.Band > 0 {
 		p.open = true
@@ -71,7 +71,7 @@ func (p *push) sendGitReport(ctx context.Context, report *gitReport) error {
 }
 
 // wishes returns the push with the refs that it wants to make or move.
-func (p *push) wishes() Push {
+func (p *incoming) wishes() Push {
 	wanted := Push{Repo: p.a.name, Grant: p.a.grant, Options: p.request.Options}
 	for _, c := range p.request.Commands {
 		if c.Deletes() {
@@ -87,7 +87,7 @@ func (p *push) wishes() Push {
 }
 
 // changes returns the push with the refs that it made or moved. Another push may have moved them further.
-func (p *push) changes(ctx context.Context) Push {
+func (p *incoming) changes(ctx context.Context) Push {
 	done := p.wishes()
 	done.Refs = slices.DeleteFunc(done.Refs, func(ref PushedRef) bool {
 		if p.changed != nil {
@@ -100,7 +100,7 @@ func (p *push) changes(ctx context.Context) Push {
 }
 
 // expect tells [Server.Expect] of the push.
-func (p *push) expect(ctx context.Context) (err error) {
+func (p *incoming) expect(ctx context.Context) (err error) {
 	if p.a.options {
 		p.happened, err = p.s.Expect(ctx, p.wishes())
 	}
@@ -109,7 +109,7 @@ func (p *push) expect(ctx context.Context) (err error) {
 
 // tellHappened tells once which refs the push has made or moved, also if the client has gone, and then removes those that
 // asked for work. Until its report has been sent, the client sees lines.
-func (p *push) tellHappened(ctx context.Context, reported bool) {
+func (p *incoming) tellHappened(ctx context.Context, reported bool) {
 	asks := func(c protocol.Command) bool { return asksForWork(c.Ref) }
 	if !p.a.options || p.happened == nil && !slices.ContainsFunc(p.request.Commands, asks) {
 		return
@@ -128,7 +128,7 @@ func (p *push) tellHappened(ctx context.Context, reported bool) {
 }
 
 // showWork shows the work of the push after the report, and ends the answer. A client whose answer has ended sees none.
-func (p *push) showWork(ctx context.Context) error {
+func (p *incoming) showWork(ctx context.Context) error {
 	if !p.open {
 		p.follow(ctx, nil)
 		return nil
@@ -144,7 +144,7 @@ func (p *push) showWork(ctx context.Context) error {
 }
 
 // forget removes the refs that asked for work. Their commits are young, so they stay until a run keeps them.
-func (p *push) forget(ctx context.Context, refs []PushedRef) {
+func (p *incoming) forget(ctx context.Context, refs []PushedRef) {
 	for _, ref := range refs {
 		if err := p.a.repo.ForgetAsk(ctx, ref); err != nil {
 			p.s.log().Warn("cannot remove the ref of a push that asked for work", "repo", p.a.name, "ref", ref.Name, "err", err)

@@ -30,7 +30,7 @@ var errAskGit = errors.New("only git can accept or refuse the push")
 // receiveInProcess receives a push whose pack was scanned, if it is of the simple kind. When it returns true,
 // the branch has moved, durably. If it returns false without an error, nothing was done, and git should receive
 // the push.
-func (p *push) receiveInProcess(ctx context.Context, pack []byte) (received bool, err error) {
+func (p *incoming) receiveInProcess(ctx context.Context, pack []byte) (received bool, err error) {
 	s, a, r := p.s, p.a, p.a.repo
 	if r == nil || s.native || !p.isSimple() || !r.allowsSimplePush(ctx, p.request.Commands[0]) {
 		return false, nil
@@ -70,7 +70,7 @@ func (p *push) receiveInProcess(ctx context.Context, pack []byte) (received bool
 
 // isSimple reports whether the commands of a push make it simple. It creates or moves one branch, and the client
 // wants a report.
-func (p *push) isSimple() bool {
+func (p *incoming) isSimple() bool {
 	q := p.request
 	return len(q.Commands) == 1 && !q.Commands[0].Deletes() && strings.HasPrefix(q.Commands[0].Ref, "refs/heads/") &&
 		q.Report && !q.Unusual && q.HashLen == len(pack.ObjectName{})

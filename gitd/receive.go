@@ -25,8 +25,8 @@ const (
 	drainMax = 1 << 30
 )
 
-// push is one push in progress.
-type push struct {
+// incoming is one push in progress.
+type incoming struct {
 	s       *Server
 	a       access
 	request protocol.PushRequest
@@ -46,7 +46,7 @@ type push struct {
 // scanned. If the transport tells where the input of the client ends, ended is not nil and is called there.
 // receive returns an error that the client could not be told.
 func (s *Server) receive(ctx context.Context, a access, in io.Reader, ended func(), out io.Writer) error {
-	p := &push{s: s, a: a, out: out}
+	p := &incoming{s: s, a: a, out: out}
 	err := p.take(ctx, in, ended)
 	if err == nil {
 		s.tellChanged(a.name)
@@ -66,7 +66,7 @@ func (s *Server) tellChanged(repo string) {
 }
 
 // take reads a push and does it.
-func (p *push) take(ctx context.Context, in io.Reader, ended func()) error {
+func (p *incoming) take(ctx context.Context, in io.Reader, ended func()) error {
 	s, a := p.s, p.a
 	store := &pack.Spool{Dir: filepath.Join(a.dir, "objects")}
 	defer store.Close()
@@ -138,7 +138,7 @@ func (p *push) take(ctx context.Context, in io.Reader, ended func()) error {
 }
 
 // receivePack lets git receive the push.
-func (p *push) receivePack(ctx context.Context, body io.Reader) error {
+func (p *incoming) receivePack(ctx context.Context, body io.Reader) error {
 	s, a := p.s, p.a
 	report := &gitReport{band: p.request.Band}
 	git := gitcmd.Command{
@@ -243,7 +243,7 @@ func (in pushInput) scanPack(p protocol.PushRequest, l Limits) (pack.Stats, erro
 
 // checkCommands returns the reasons why commands are refused, one for each command. Returns nil if all are
 // allowed.
-func (p *push) checkCommands() []string {
+func (p *incoming) checkCommands() []string {
 	reasons := make([]string, len(p.request.Commands))
 	refused := false
 	for i, c := range p.request.Commands {
@@ -273,14 +273,14 @@ func syncPush(dir string, p protocol.PushRequest) error {
 }
 
 // fail answers a push that failed on the server.
-func (p *push) fail(err error) error {
+func (p *incoming) fail(err error) error {
 	p.s.log().Warn("push failed", "repo", p.a.name, "subject", p.a.grant.Subject, "err", err)
 	return p.refuse(err, nil)
 }
 
 // refuse answers a push that was not done. cause is the fault of the whole push, reasons are those of single
 // commands.
-func (p *push) refuse(cause error, reasons []string) error {
+func (p *incoming) refuse(cause error, reasons []string) error {
 	commands, log := p.request.Commands, p.s.log().With("repo", p.a.name, "subject", p.a.grant.Subject)
 	unpack := "ok"
 	if cause != nil {
@@ -322,7 +322,7 @@ func (p *push) refuse(cause error, reasons []string) error {
 }
 
 // sendReport sends the lines of a report, after a message for the person at the client.
-func (p *push) sendReport(message string, lines []byte) error {
+func (p *incoming) sendReport(message string, lines []byte) error {
 	b := append(lines, protocol.FlushLine...)
 	if band := p.request.Band; band > 0 {
 		var msg []byte

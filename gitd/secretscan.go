@@ -42,7 +42,7 @@ type secretScan struct {
 }
 
 // startScan waits in the background for the question of the hook. end must be called once git has ended.
-func (p *push) startScan(ctx context.Context) (*secretScan, error) {
+func (p *incoming) startScan(ctx context.Context) (*secretScan, error) {
 	s := p.s
 	dir, err := s.hook.prepare(ctx, s.Root)
 	if err != nil {

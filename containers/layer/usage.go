@@ -26,8 +26,8 @@ type Usage struct {
 	Files int64 // names, which a measurement has to visit; mostly inodes
 }
 
-// usage adds up trees while hostile commands may write to them.
-type usage struct {
+// tally adds up trees while hostile commands may write to them.
+type tally struct {
 	ctx   context.Context
 	most  int64 // bound on sum.Files
 	sum   Usage
@@ -38,15 +38,15 @@ type usage struct {
 
 type inode struct{ dev, ino uint64 }
 
-func newUsage(ctx context.Context, most int64) *usage {
-	return &usage{ctx: ctx, most: most, named: map[inode]bool{}, tops: map[inode]bool{}}
+func newTally(ctx context.Context, most int64) *tally {
+	return &tally{ctx: ctx, most: most, named: map[inode]bool{}, tops: map[inode]bool{}}
 }
 
 // errEnough ends a walk that has counted most names.
 var errEnough = errors.New("enough was counted")
 
 // tree adds an open folder, O_PATH, and everything below it on its file system.
-func (u *usage) tree(root int) error {
+func (u *tally) tree(root int) error {
 	dir, err := openAt(root, ".", unix.O_RDONLY|unix.O_DIRECTORY, inside)
 	if errors.Is(err, unix.EACCES) {
 		return nil
@@ -64,7 +64,7 @@ func (u *usage) tree(root int) error {
 	return u.folder(dir, 0)
 }
 
-func (u *usage) add(st *unix.Stat_t) error {
+func (u *tally) add(st *unix.Stat_t) error {
 	u.sum.Files++
 	if st.Nlink > 1 && st.Mode&unix.S_IFMT != unix.S_IFDIR {
 		file := inode{st.Dev, st.Ino}
@@ -93,7 +93,7 @@ const topDepth = 2
 
 // folder adds the entries of an open folder. It counts entries while it reads them, because there can be millions. It
 // keeps at most maxFolders names of subfolders before it visits them.
-func (u *usage) folder(dir, depth int) error {
+func (u *tally) folder(dir, depth int) error {
 	var folders []string
 	for {
 		if err := u.ctx.Err(); err != nil {
@@ -139,7 +139,7 @@ func (u *usage) folder(dir, depth int) error {
 }
 
 // folders adds the content of subfolders of an open folder.
-func (u *usage) folders(dir int, names []string, depth int) error {
+func (u *tally) folders(dir int, names []string, depth int) error {
 	if len(names) > 0 && depth >= maxDepth {
 		return fmt.Errorf("%w: folders are nested deeper than %d", ErrTooMany, maxDepth)
 	}
@@ -183,7 +183,7 @@ func (l *Local) Usage(ctx context.Context, s Storage, most int64) (Usage, error)
 // usage is Usage, but also accepts a process without a start time.
 func (l *Local) usage(ctx context.Context, s Storage, most int64) (Usage, error) {
 	wrap := func(err error) error { return fmt.Errorf("cannot measure the disk space of %s: %w", s.Dir, err) }
-	u := newUsage(ctx, most)
+	u := newTally(ctx, most)
 	fd, err := l.below(s.Dir)
 	switch {
 	case err == nil:
@@ -205,7 +205,7 @@ func (l *Local) usage(ctx context.Context, s Storage, most int64) (Usage, error)
 // link is followed, at the end of a path or below. Commands may change the content meanwhile. A sum above most has a
 // larger number of files than most.
 func Count(ctx context.Context, most int64, paths ...string) (Usage, error) {
-	u := newUsage(ctx, most)
+	u := newTally(ctx, most)
 	for _, path := range paths {
 		fd, err := unix.Open(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 		if errors.Is(err, unix.ENOENT) {
@@ -225,7 +225,7 @@ func Count(ctx context.Context, most int64, paths ...string) (Usage, error) {
 }
 
 // inside adds the folders in storage of the engine.
-func (u *usage) inside(s Storage) error {
+func (u *tally) inside(s Storage) error {
 	p, err := openProcess(s.PID, s.Start)
 	if err != nil {
 		return err

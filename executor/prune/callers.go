@@ -14,7 +14,7 @@ import (
 )
 
 // callers summarizes the runs of a repository by caller.
-func (n *pruning) callers(repo string) map[string]*callerRuns {
+func (n *pass) callers(repo string) map[string]*callerRuns {
 	open := make(map[string]bool) // runs of all repositories that have not ended
 	for _, r := range n.p.Runs() {
 		if !r.Ended() || n.p.Works(r) {
@@ -72,7 +72,7 @@ const branchPrefix = "refs/heads/ramus"
 
 // branches removes the branches of callers that have ended. Branches of that form that belong to no caller are a
 // person's own.
-func (n *pruning) branches(ctx context.Context, repo *gitd.Repo) error {
+func (n *pass) branches(ctx context.Context, repo *gitd.Repo) error {
 	callers := n.callers(repo.Name())
 	maps.DeleteFunc(callers, func(_ string, c *callerRuns) bool { return c.home != "" })
 	var old, merged []candidate
@@ -103,7 +103,7 @@ func (n *pruning) branches(ctx context.Context, repo *gitd.Repo) error {
 }
 
 // additions removes the branches in an additional repository of callers that have no branch in their own one any more.
-func (n *pruning) additions(ctx context.Context, repo *gitd.Repo) error {
+func (n *pass) additions(ctx context.Context, repo *gitd.Repo) error {
 	callers := n.callers(repo.Name())
 	for slug, c := range callers {
 		if c.home == "" {
@@ -127,7 +127,7 @@ func (n *pruning) additions(ctx context.Context, repo *gitd.Repo) error {
 }
 
 // ofCallers returns the branches, and the saved work, of callers that are not busy.
-func (n *pruning) ofCallers(ctx context.Context, repo *gitd.Repo,
+func (n *pass) ofCallers(ctx context.Context, repo *gitd.Repo,
 	callers map[string]*callerRuns) (all []candidate, err error) {
 	for _, prefix := range []string{branchPrefix, record.WIPPrefix, record.ConflictPrefix, gitd.StageRefs} {
 		refs, err := repo.Refs(ctx, prefix)
@@ -149,7 +149,7 @@ func (n *pruning) ofCallers(ctx context.Context, repo *gitd.Repo,
 }
 
 // has reports whether a caller has a branch in a repository after this Prune.
-func (n *pruning) has(ctx context.Context, repo string, c record.Caller) (bool, error) {
+func (n *pass) has(ctx context.Context, repo string, c record.Caller) (bool, error) {
 	branch := "refs/heads/" + c.Branch()
 	if n.gone[repo+" "+branch] {
 		return false, nil
@@ -165,7 +165,7 @@ func (n *pruning) has(ctx context.Context, repo string, c record.Caller) (bool, 
 }
 
 // containedWith reports whether the bases of a caller's additional repositories have its commits there.
-func (n *pruning) containedWith(ctx context.Context, c *callerRuns) (bool, error) {
+func (n *pass) containedWith(ctx context.Context, c *callerRuns) (bool, error) {
 	for name, base := range c.with {
 		repo, err := n.p.Git.Repo(name)
 		var tip gitd.Hash
@@ -187,7 +187,7 @@ func (n *pruning) containedWith(ctx context.Context, c *callerRuns) (bool, error
 
 // sweep removes the branches of upstream that belong to branches here, and returns the candidates without those whose
 // upstream does not answer. A later Prune tries these again.
-func (n *pruning) sweep(ctx context.Context, repo *gitd.Repo, all []candidate,
+func (n *pass) sweep(ctx context.Context, repo *gitd.Repo, all []candidate,
 	callers map[string]*callerRuns) []candidate {
 	return slices.DeleteFunc(all, func(c candidate) bool {
 		slug, branch := strings.CutPrefix(c.ref.Name, branchPrefix+"/")
@@ -208,7 +208,7 @@ func (n *pruning) sweep(ctx context.Context, repo *gitd.Repo, all []candidate,
 }
 
 // contained reports whether the base has a commit.
-func (n *pruning) contained(ctx context.Context, repo *gitd.Repo, tip gitd.Hash, base string) (bool, error) {
+func (n *pass) contained(ctx context.Context, repo *gitd.Repo, tip gitd.Hash, base string) (bool, error) {
 	if base == "" {
 		var err error
 		if base, err = repo.Base(ctx); err != nil {

@@ -117,7 +117,7 @@ func (p *Pruner) Prune(ctx context.Context, ask Pruning) ([]Pruned, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot prune: %w", err)
 	}
-	n := &pruning{p: p, ask: ask, gone: make(map[string]bool)}
+	n := &pass{p: p, ask: ask, gone: make(map[string]bool)}
 	if err := n.all(ctx, repos); err != nil {
 		return n.list, fmt.Errorf("cannot prune: %w", err)
 	}
@@ -133,19 +133,19 @@ func (p *Pruner) repos(ctx context.Context, name string) ([]*gitd.Repo, error) {
 	return []*gitd.Repo{repo}, err
 }
 
-// pruning is one call of Prune.
-type pruning struct {
+// pass is one call of Prune.
+type pass struct {
 	p    *Pruner
 	ask  Pruning
 	list []Pruned
 	gone map[string]bool // the refs that go now, as "REPO REF"
 }
 
-func (n *pruning) wants(kind string) bool {
+func (n *pass) wants(kind string) bool {
 	return len(n.ask.Kinds) == 0 || slices.Contains(n.ask.Kinds, kind)
 }
 
-func (n *pruning) all(ctx context.Context, repos []*gitd.Repo) error {
+func (n *pass) all(ctx context.Context, repos []*gitd.Repo) error {
 	for _, step := range []struct {
 		kind string
 		do   func(context.Context, *gitd.Repo) error
@@ -183,7 +183,7 @@ func (n *pruning) all(ctx context.Context, repos []*gitd.Repo) error {
 }
 
 // largeFiles removes the Git LFS objects that no pointer names.
-func (n *pruning) largeFiles(ctx context.Context, repo *gitd.Repo) error {
+func (n *pass) largeFiles(ctx context.Context, repo *gitd.Repo) error {
 	removed, err := n.p.LFS.Prune(ctx, repo, n.ask.DryRun)
 	for _, o := range removed {
 		n.list = append(n.list, Pruned{Kind: LFS, Repo: repo.Name(), Name: o.OID, Time: o.Time, Bytes: o.Size,
@@ -199,7 +199,7 @@ type candidate struct {
 }
 
 // over returns the candidates that k does not keep, the newest first.
-func (n *pruning) over(k Keep, all []candidate) []candidate {
+func (n *pass) over(k Keep, all []candidate) []candidate {
 	slices.SortFunc(all, func(a, b candidate) int {
 		return cmp.Or(b.Time.Compare(a.Time), strings.Compare(a.Name, b.Name))
 	})
@@ -213,7 +213,7 @@ func (n *pruning) over(k Keep, all []candidate) []candidate {
 const batchSize = 200
 
 // remove removes refs that still are at the commits that were seen.
-func (n *pruning) remove(ctx context.Context, repo *gitd.Repo, all []candidate) ([]candidate, error) {
+func (n *pass) remove(ctx context.Context, repo *gitd.Repo, all []candidate) ([]candidate, error) {
 	if n.ask.DryRun {
 		n.removed(repo, all)
 		return all, nil
@@ -246,7 +246,7 @@ func (n *pruning) remove(ctx context.Context, repo *gitd.Repo, all []candidate) 
 	return done, nil
 }
 
-func (n *pruning) removed(repo *gitd.Repo, all []candidate) {
+func (n *pass) removed(repo *gitd.Repo, all []candidate) {
 	for _, c := range all {
 		n.gone[repo.Name()+" "+c.ref.Name] = true
 		n.list = append(n.list, c.Pruned)

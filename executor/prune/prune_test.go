@@ -170,7 +170,7 @@ func TestCheck(t *testing.T) {
 
 func TestOver(t *testing.T) {
 	now := time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
-	n := &pruning{p: &Pruner{At: now}}
+	n := &pass{p: &Pruner{At: now}}
 	for _, test := range []struct {
 		keep Keep
 		want string

@@ -27,7 +27,7 @@ import (
 const claimLife = 24 * time.Hour
 
 // runs removes the runs of callers that are done, that have no branch any more, and whose origin knows of their end.
-func (n *pruning) runs(ctx context.Context, repo *gitd.Repo) error {
+func (n *pass) runs(ctx context.Context, repo *gitd.Repo) error {
 	refs, err := repo.Refs(ctx, record.RunsPrefix)
 	if err != nil {
 		return err
@@ -84,22 +84,22 @@ func (n *pruning) runs(ctx context.Context, repo *gitd.Repo) error {
 }
 
 // baselines removes the looks of browsers at trees.
-func (n *pruning) baselines(ctx context.Context, repo *gitd.Repo) error {
+func (n *pass) baselines(ctx context.Context, repo *gitd.Repo) error {
 	return n.derived(ctx, repo, browse.BaselineRefs, Browser, "it can be looked at again")
 }
 
 // tries removes the results of commands by tree.
-func (n *pruning) tries(ctx context.Context, repo *gitd.Repo) error {
+func (n *pass) tries(ctx context.Context, repo *gitd.Repo) error {
 	return n.derived(ctx, repo, trial.BookRefs, Runs, "the commands can be tried again")
 }
 
 // checks removes the results of checks.
-func (n *pruning) checks(ctx context.Context, repo *gitd.Repo) error {
+func (n *pass) checks(ctx context.Context, repo *gitd.Repo) error {
 	return n.derived(ctx, repo, recall.Refs, Runs, "the checks can run again")
 }
 
 // derived removes refs whose commits can be made again, as old as these are.
-func (n *pruning) derived(ctx context.Context, repo *gitd.Repo, prefix, kind, why string) error {
+func (n *pass) derived(ctx context.Context, repo *gitd.Repo, prefix, kind, why string) error {
 	refs, err := repo.Refs(ctx, prefix)
 	if err != nil {
 		return err
@@ -117,7 +117,7 @@ func (n *pruning) derived(ctx context.Context, repo *gitd.Repo, prefix, kind, wh
 }
 
 // replays removes the verdicts about runs that are not there any more.
-func (n *pruning) replays(ctx context.Context, repo *gitd.Repo) error {
+func (n *pass) replays(ctx context.Context, repo *gitd.Repo) error {
 	refs, err := repo.Refs(ctx, replay.Refs)
 	if err != nil {
 		return err
@@ -141,7 +141,7 @@ func (n *pruning) replays(ctx context.Context, repo *gitd.Repo) error {
 }
 
 // tournaments removes the tournaments of which neither a branch nor a run is there any more.
-func (n *pruning) tournaments(ctx context.Context, repo *gitd.Repo) error {
+func (n *pass) tournaments(ctx context.Context, repo *gitd.Repo) error {
 	list, err := tournament.List(ctx, repo)
 	if err != nil {
 		return err
@@ -174,7 +174,7 @@ func (n *pruning) tournaments(ctx context.Context, repo *gitd.Repo) error {
 }
 
 // layers removes work trees and dependencies that no container is over.
-func (n *pruning) layers(_ context.Context, repo *gitd.Repo) error {
+func (n *pass) layers(_ context.Context, repo *gitd.Repo) error {
 	trees := n.p.Trees
 	byName := make(map[string]*worktree.Layer)
 	// The work trees of bases, those of branches, and the dependencies of each ecosystem.
@@ -200,7 +200,7 @@ func (n *pruning) layers(_ context.Context, repo *gitd.Repo) error {
 }
 
 // artifacts removes the artifacts that no manifest names any more.
-func (n *pruning) artifacts(ctx context.Context) error {
+func (n *pass) artifacts(ctx context.Context) error {
 	// They are listed first. Later ones are not looked at, and an artifact that a later manifest names was marked as in
 	// use before.
 	var all []candidate
@@ -232,7 +232,7 @@ func (n *pruning) artifacts(ctx context.Context) error {
 }
 
 // keptFiles removes the files that were kept for the next container of callers that have no branch any more.
-func (n *pruning) keptFiles(ctx context.Context) error {
+func (n *pass) keptFiles(ctx context.Context) error {
 	bucket := n.p.Artifacts.Bucket
 	var all []candidate
 	for o, err := range bucket.List(ctx, prepare.KeptPrefix) {
@@ -266,7 +266,7 @@ func (n *pruning) keptFiles(ctx context.Context) error {
 
 // named returns the artifacts that runs name. It fails if one manifest cannot be read, because nobody knows which
 // artifacts that names.
-func (n *pruning) named(ctx context.Context) (map[string]bool, error) {
+func (n *pass) named(ctx context.Context) (map[string]bool, error) {
 	repos, err := n.p.Git.Repos(ctx)
 	if err != nil {
 		return nil, err

@@ -341,7 +341,7 @@ func (ix *Index) Find(ctx context.Context, q Query, find func(name string) (reco
 	a := Answer{Hits: []Hit{}}
 	err = ix.use(func(db *bolt.DB) error {
 		return db.View(func(tx *bolt.Tx) error {
-			s := searcher{tx: tx, plan: p, query: q, answer: &a, most: cmp.Or(q.Max, DefaultHits), until: time.Now().Add(searchTime)}
+			s := scan{tx: tx, plan: p, query: q, answer: &a, most: cmp.Or(q.Max, DefaultHits), until: time.Now().Add(searchTime)}
 			return s.runs(ctx, from, find)
 		})
 	})
@@ -365,8 +365,8 @@ func TimeOf(place string) (time.Time, bool) {
 	return time.Unix(0, int64(binary.BigEndian.Uint64(key))).UTC(), true
 }
 
-// searcher answers one query in one transaction.
-type searcher struct {
+// scan answers one query in one transaction.
+type scan struct {
 	tx     *bolt.Tx
 	plan   plan
 	query  Query
@@ -376,7 +376,7 @@ type searcher struct {
 }
 
 // runs searches the runs from one on, the newest first.
-func (s *searcher) runs(ctx context.Context, from []byte, find func(name string) (record.Run, bool)) error {
+func (s *scan) runs(ctx context.Context, from []byte, find func(name string) (record.Run, bool)) error {
 	c := s.tx.Bucket(orderBucket).Cursor()
 	key, name := c.Last()
 	if len(from) > 0 {
@@ -412,14 +412,14 @@ func (s *searcher) runs(ctx context.Context, from []byte, find func(name string)
 	return nil
 }
 
-func (s *searcher) wants(r record.Run) bool {
+func (s *scan) wants(r record.Run) bool {
 	q := s.query
 	return (q.Repo == "" || r.Repo == q.Repo) && (q.Caller == "" || r.Caller.Is(q.Caller)) && (q.Run == "" || r.Name() == q.Run) &&
 		(q.Sees == nil || q.Sees(r))
 }
 
 // run searches the chunks of one run.
-func (s *searcher) run(r record.Run, key []byte) error {
+func (s *scan) run(r record.Run, key []byte) error {
 	left := hitsEachRun
 	if s.query.Run != "" {
 		left = s.most

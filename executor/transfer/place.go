@@ -359,7 +359,7 @@ func (p *placing) mkdir(dir string) error {
 	return nil
 }
 
-func (p *placing) writeFile(name string, from uploaded, mode fs.FileMode) error {
+func (p *placing) writeFile(name string, from spooled, mode fs.FileMode) error {
 	f, err := p.files.OpenFile(p.at(name), os.O_WRONLY|os.O_CREATE|os.O_EXCL)
 	if err != nil {
 		return err

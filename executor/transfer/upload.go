@@ -96,15 +96,15 @@ type Upload struct {
 	Replace bool
 
 	spool   *Spool
-	files   []uploaded
+	files   []spooled
 	taken   map[string]string // folded path, and folder, to the path as it was sent
 	total   int64
 	full    bool
 	refused Refused
 }
 
-// uploaded is a file on the host without a name. A process that dies frees it.
-type uploaded struct {
+// spooled is a file on the host without a name. A process that dies frees it.
+type spooled struct {
 	path    string
 	size    int64
 	content *os.File
@@ -144,7 +144,7 @@ func (u *Upload) Add(name string, r io.Reader) error {
 	if err != nil {
 		return err
 	}
-	u.files = append(u.files, uploaded{path: name, content: f})
+	u.files = append(u.files, spooled{path: name, content: f})
 	in := &io.LimitedReader{R: r, N: most - u.total + 1}
 	found, err := u.spool.Secrets.Copy(f, in)
 	if err != nil {

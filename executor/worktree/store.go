@@ -39,7 +39,7 @@ type Store struct {
 	usual  atomic.Pointer[Container] // set by SetContainer
 	ctx    context.Context           // of work in the background
 	wg     sync.WaitGroup            // of the work in the background
-	counts counts
+	counts counters
 	layers *layerSet // nil if work trees are not bound from outside
 
 	mu      sync.Mutex                  // guards all below
@@ -137,8 +137,8 @@ func (st *Store) Counts() Counts {
 	return c
 }
 
-// counts are the numbers of Counts.
-type counts struct {
+// counters are the numbers of Counts.
+type counters struct {
 	binds, snapshots, hashed, salvaged atomic.Int64
 
 	mu       sync.Mutex // guards fallback
@@ -146,7 +146,7 @@ type counts struct {
 }
 
 // fellBack counts, by reason, work on t that is left to git in its container.
-func (c *counts) fellBack(why string, t *Tree, err error) {
+func (c *counters) fellBack(why string, t *Tree, err error) {
 	c.mu.Lock()
 	if c.fallback == nil {
 		c.fallback = make(map[string]int64)
@@ -156,7 +156,7 @@ func (c *counts) fellBack(why string, t *Tree, err error) {
 	t.store.Log.Debug("a work tree goes the portable way", "caller", t.Caller, "why", why, "err", err)
 }
 
-func (c *counts) reasons() map[string]int64 {
+func (c *counters) reasons() map[string]int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return maps.Clone(c.fallback)

@@ -64,7 +64,7 @@ type (
 
 // showBrowser fills in the browser checks. kept has the files of the manifest. A file that is not in kept is not
 // linked, even if a check names it.
-func (api *API) showBrowser(c *route.Call, p *runPage, r record.Run, m *record.Manifest, kept map[string]bool) {
+func (api *API) showBrowser(c *route.Call, p *RunPage, r record.Run, m *record.Manifest, kept map[string]bool) {
 	link := func(name string, view bool) string {
 		switch full := render.BrowserFiles + name; {
 		case name == "" || !kept[full]:

@@ -78,7 +78,7 @@ func browserPage(t *testing.T, m *record.Manifest) string {
 	}
 	r := record.Run{ID: "20261122-120000-aaaa", Caller: otter, Repo: "app", Branch: "ramus/run-otter",
 		Workflow: "check", State: record.StateComplete, Head: m.Head}
-	p := &runPage{Run: r, Title: "Workflow check", State: stateBadge(r), Now: render.Time(now)}
+	p := &RunPage{Run: r, Title: "Workflow check", State: stateBadge(r), Now: render.Time(now)}
 	kept := map[string]bool{}
 	for _, f := range m.Files {
 		kept[f.Name] = true

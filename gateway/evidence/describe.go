@@ -7,9 +7,6 @@ import (
 	"github.com/ramus-dev/ramus/gateway/route"
 )
 
-// RunPage is a run as its page shows it. All texts in it are clean.
-type RunPage = runPage
-
 // Describe returns a run as its page shows it, for a page of another package. The caller of Describe has checked that the person of c may see
 // the run. The links in it are signed until the given time, so that they open without a cookie.
 func (api *API) Describe(c *route.Call, r record.Run, until time.Time) (*RunPage, error) {

@@ -30,7 +30,7 @@ type diffFile struct {
 type diffText struct{ Class, Text string }
 
 // showDiff fills in the changed files. Each has its part of the diff, unless the diff is over the limits.
-func (api *API) showDiff(c *route.Call, p *runPage, r record.Run, m *record.Manifest) error {
+func (api *API) showDiff(c *route.Call, p *RunPage, r record.Run, m *record.Manifest) error {
 	if len(m.Changed) == 0 {
 		return nil
 	}

@@ -37,8 +37,8 @@ const (
 	pageReload   = 5       // seconds between two reloads of the page of a run that goes on
 )
 
-// runPage is the data of the page of a run. All texts in it are cleaned.
-type runPage struct {
+// RunPage is a run as its page shows it. All texts in it are clean.
+type RunPage struct {
 	Run                      record.Run
 	Title                    string
 	State                    badge
@@ -114,8 +114,8 @@ func (api *API) evidencePage(c *route.Call) error {
 }
 
 // runPage returns the data of a page. m is nil while the run goes on.
-func (api *API) runPage(c *route.Call, r record.Run, m *record.Manifest) (*runPage, error) {
-	p := &runPage{Run: r, Title: runTitle(r), State: stateBadge(r), Now: render.Time(api.Now())}
+func (api *API) runPage(c *route.Call, r record.Run, m *record.Manifest) (*RunPage, error) {
+	p := &RunPage{Run: r, Title: runTitle(r), State: stateBadge(r), Now: render.Time(api.Now())}
 	p.Run.Error, p.Run.Hint = render.ClipClean(r.Error, pageText), render.ClipClean(r.Hint, pageText)
 	if r.Gate != nil {
 		p.Run.Gate = &record.Gate{Step: r.Gate.Step, Message: render.ClipClean(r.Gate.Message, pageText),
@@ -353,7 +353,7 @@ func (api *API) replayFacts(c *route.Call, r record.Run) []fact {
 }
 
 // showManifest fills in the parts of the page that only the manifest has.
-func (api *API) showManifest(c *route.Call, p *runPage, r record.Run, m *record.Manifest) {
+func (api *API) showManifest(c *route.Call, p *RunPage, r record.Run, m *record.Manifest) {
 	p.Verdict = verdictBadge(m.Verdict)
 	for _, text := range m.Unverified {
 		p.Unverified = append(p.Unverified, render.ClipClean(text, 500))
@@ -421,7 +421,7 @@ func (api *API) showManifest(c *route.Call, p *runPage, r record.Run, m *record.
 	api.showArtifacts(c, p, r, m)
 }
 
-func (api *API) showArtifacts(c *route.Call, p *runPage, r record.Run, m *record.Manifest) {
+func (api *API) showArtifacts(c *route.Call, p *RunPage, r record.Run, m *record.Manifest) {
 	count := 0
 	for _, f := range m.Files {
 		name, ok := strings.CutPrefix(f.Name, "artifacts/")
@@ -460,7 +460,7 @@ func viewLink(c *route.Call, r record.Run, name string) string {
 }
 
 // showWays fills in the commands and links with which people get the evidence.
-func (api *API) showWays(c *route.Call, p *runPage, r record.Run, m *record.Manifest) {
+func (api *API) showWays(c *route.Call, p *RunPage, r record.Run, m *record.Manifest) {
 	if address := c.CloneURL(r.Repo); address != "" && r.Head != "" {
 		p.Clone = fmt.Sprintf("git clone -b %s %s", r.Branch, address)
 	}

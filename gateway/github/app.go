@@ -44,7 +44,7 @@ type App struct {
 	lanes  retry.Lanes // one lane for each kind of token, so that each is requested once
 
 	mu            sync.Mutex // guards the fields below
-	tokens        map[tokenKey]token
+	tokens        map[tokenKey]issued
 	installations map[string]int64 // by account
 	login         string
 }
@@ -54,7 +54,8 @@ type tokenKey struct {
 	a    Access
 }
 
-type token struct {
+// issued is the token of an installation, as GitHub issued it.
+type issued struct {
 	text    string
 	expires time.Time
 }
@@ -165,10 +166,10 @@ func (a *App) token(ctx context.Context, repo forge.Name, access Access) (string
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.tokens == nil {
-		a.tokens = make(map[tokenKey]token)
+		a.tokens = make(map[tokenKey]issued)
 	}
-	maps.DeleteFunc(a.tokens, func(_ tokenKey, t token) bool { return !a.Now().Before(t.expires) })
-	a.tokens[key] = token{made.GetToken(), made.GetExpiresAt().Time}
+	maps.DeleteFunc(a.tokens, func(_ tokenKey, t issued) bool { return !a.Now().Before(t.expires) })
+	a.tokens[key] = issued{made.GetToken(), made.GetExpiresAt().Time}
 	return made.GetToken(), nil
 }
 
@@ -206,7 +207,7 @@ func (a *App) forgetInstallation(repo forge.Name) {
 // Forget drops a token that GitHub no longer accepts.
 func (a *App) Forget(text string) {
 	a.mu.Lock()
-	maps.DeleteFunc(a.tokens, func(_ tokenKey, t token) bool { return t.text == text })
+	maps.DeleteFunc(a.tokens, func(_ tokenKey, t issued) bool { return t.text == text })
 	a.mu.Unlock()
 }
 

@@ -132,7 +132,7 @@ func (api *API) serve(c *route.Call) error {
 		return err
 	}
 	ctx, cancel := context.WithCancelCause(c.R.Context())
-	s := &socket{api: api, conn: conn, call: c, out: make(chan message, maxAhead), views: map[string]*view{}, end: cancel}
+	s := &socket{api: api, conn: conn, call: c, out: make(chan message, maxAhead), views: map[string]*followed{}, end: cancel}
 	s.who.Store(&c.Who)
 	s.run(ctx)
 	return nil
@@ -165,12 +165,12 @@ type socket struct {
 	out  chan message
 	end  context.CancelCauseFunc
 
-	views map[string]*view
+	views map[string]*followed
 	work  sync.WaitGroup
 }
 
-// view is a view that the client follows.
-type view struct {
+// followed is a view that the client follows.
+type followed struct {
 	at     *url.URL
 	title  string
 	have   shown
@@ -241,7 +241,7 @@ func (s *socket) follow(ctx context.Context, q request) {
 		q.Have.hashes = map[string]string{}
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	v := &view{at: at, title: q.Title, have: q.Have, cancel: cancel, done: make(chan struct{})}
+	v := &followed{at: at, title: q.Title, have: q.Have, cancel: cancel, done: make(chan struct{})}
 	s.views[q.Sub] = v
 	s.work.Go(func() {
 		defer close(v.done)
@@ -251,7 +251,7 @@ func (s *socket) follow(ctx context.Context, q request) {
 }
 
 // keep sends the changes of a view until ctx ends, or the person may no longer see it.
-func (s *socket) keep(ctx context.Context, at string, v *view) {
+func (s *socket) keep(ctx context.Context, at string, v *followed) {
 	who := s.who.Load()
 	sleeper := s.api.Hub.join(cmp.Or(who.Name, who.Subject))
 	defer s.api.Hub.leave(sleeper)

@@ -103,11 +103,12 @@ func (p *printer) print(output string) {
 // printer collects pieces of text with their looks.
 type printer struct {
 	now    look
-	pieces []piece
+	pieces []styled
 	line   int // the piece with which the present line begins
 }
 
-type piece struct {
+// styled is a text with one look.
+type styled struct {
 	look look
 	text string
 }
@@ -117,12 +118,12 @@ func (p *printer) write(text string) {
 		return
 	}
 	if end := strings.LastIndexByte(text, '\n'); end >= 0 {
-		p.pieces = append(p.pieces, piece{p.now, text[:end+1]})
+		p.pieces = append(p.pieces, styled{p.now, text[:end+1]})
 		p.line = len(p.pieces)
 		text = text[end+1:]
 	}
 	if text != "" {
-		p.pieces = append(p.pieces, piece{p.now, text})
+		p.pieces = append(p.pieces, styled{p.now, text})
 	}
 }
 

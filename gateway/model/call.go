@@ -96,13 +96,13 @@ func (s *visit) notServed(w http.ResponseWriter, name string) {
 			http.StatusNotFound)
 		return
 	}
-	noKey(name).write(w, &provider{api: a, name: name})
+	noKey(name).write(w, &served{api: a, name: name})
 }
 
 // call is one request in progress.
 type call struct {
 	*visit
-	provider *provider
+	provider *served
 	key      key
 	endpoint endpoint
 	path     string // path at the provider

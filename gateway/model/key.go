@@ -28,7 +28,7 @@ type key struct {
 }
 
 // keyFor returns the key for a guest. value is empty if there is none.
-func (p *Proxy) keyFor(v *provider, g guest) (key, *refusal) {
+func (p *Proxy) keyFor(v *served, g guest) (key, *refusal) {
 	if p.Keys != nil {
 		k, ok, err := p.Keys.AgentKey(g.Context(), v.name, g.User())
 		if err != nil {

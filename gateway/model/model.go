@@ -71,7 +71,7 @@ type Proxy struct {
 
 	open      sync.Once
 	changed   atomic.Pointer[Budget] // of the last Apply, nil before
-	providers map[string]*provider
+	providers map[string]*served
 	ledger    ledger
 }
 
@@ -118,8 +118,8 @@ func DefaultURL(name string) string {
 // Names returns the names of all possible providers.
 func Names() []string { return []string{"anthropic", "gemini", "openai"} }
 
-// provider is a Provider that is served.
-type provider struct {
+// served is a Provider that is served.
+type served struct {
 	*api
 	name    string
 	base    string // without a slash at the end
@@ -143,7 +143,7 @@ func (p *Proxy) Check() error {
 	return errors.Join(errs...)
 }
 
-func newProvider(name string, c Provider) (*provider, error) {
+func newProvider(name string, c Provider) (*served, error) {
 	a := apis[name]
 	if a == nil {
 		return nil, fmt.Errorf("cannot serve the model provider %q: want one of %s", name, strings.Join(Names(), ", "))
@@ -171,13 +171,13 @@ func newProvider(name string, c Provider) (*provider, error) {
 		}
 	}
 	secrets, _ := redact.New(map[string]string{"model key": c.Key})
-	return &provider{api: a, name: name, base: strings.TrimSuffix(strings.TrimRight(base, "/"), a.version),
+	return &served{api: a, name: name, base: strings.TrimSuffix(strings.TrimRight(base, "/"), a.version),
 		key: c.Key, prices: c.Prices, secrets: secrets}, nil
 }
 
 // start reads the options once.
 func (p *Proxy) start() {
-	p.providers = make(map[string]*provider)
+	p.providers = make(map[string]*served)
 	for name, c := range p.Providers {
 		v, err := newProvider(name, c)
 		if err != nil {
@@ -261,7 +261,7 @@ func (p *Proxy) PresentBudget() Budget {
 }
 
 // price returns the price of a model. The name that the provider reported comes before the requested one.
-func (v *provider) price(names ...string) (Price, bool) {
+func (v *served) price(names ...string) (Price, bool) {
 	prices := v.prices
 	if changed := v.changed.Load(); changed != nil {
 		prices = *changed

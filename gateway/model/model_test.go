@@ -463,7 +463,7 @@ func TestCheck(t *testing.T) {
 }
 
 func TestPrices(t *testing.T) {
-	v := &provider{prices: map[string]Price{"a-1": {Input: 1}, "a-*": {Input: 2}, "a-1-*": {Input: 3}, "*": {Input: 4}}}
+	v := &served{prices: map[string]Price{"a-1": {Input: 1}, "a-*": {Input: 2}, "a-1-*": {Input: 3}, "*": {Input: 4}}}
 	for name, want := range map[string]int64{"a-1": 1, "a-2": 2, "a-1-mini": 3, "b": 4} {
 		if p, ok := v.price(name); !ok || p.Input != want {
 			t.Errorf("%s: %+v", name, p)

@@ -44,7 +44,7 @@ func (r refusal) status(provider string) int {
 }
 
 // write sends the refusal in the provider's format.
-func (r refusal) write(w http.ResponseWriter, v *provider) {
+func (r refusal) write(w http.ResponseWriter, v *served) {
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
 	switch r.kind {
@@ -59,7 +59,7 @@ func (r refusal) write(w http.ResponseWriter, v *provider) {
 }
 
 // event returns the refusal as the last event of a stream. path determines the provider's protocol.
-func (r refusal) event(v *provider, path string) []byte {
+func (r refusal) event(v *served, path string) []byte {
 	name, data := "", marshal(v.format(r))
 	switch {
 	case v.name == "anthropic":

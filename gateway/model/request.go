@@ -72,7 +72,7 @@ func (c *call) readBody(w http.ResponseWriter, r *http.Request) ([]byte, *refusa
 }
 
 // parse reads the relevant parts of a body, and returns the question to send. model is the name in the path, or "".
-func (e *endpoint) parse(v *provider, path, model string, body []byte) (question, *refusal) {
+func (e *endpoint) parse(v *served, path, model string, body []byte) (question, *refusal) {
 	q := question{body: body, model: model}
 	bad := func(format string, args ...any) (question, *refusal) {
 		return q, &refusal{kind: kindBadRequest, text: "ramus: " + fmt.Sprintf(format, args...)}

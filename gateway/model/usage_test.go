@@ -92,7 +92,7 @@ func TestRefusalStatus(t *testing.T) {
 			t.Errorf("%+v of %s: %d", c.refusal, c.provider, got)
 		}
 	}
-	format := &provider{name: "openai", api: &api{format: func(r refusal) any { return object{"text": r.text} }}}
+	format := &served{name: "openai", api: &api{format: func(r refusal) any { return object{"text": r.text} }}}
 	for _, c := range []struct {
 		kind         *kind
 		after, again string

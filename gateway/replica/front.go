@@ -66,7 +66,7 @@ type Front struct {
 	tokens   answers[verdict]
 	visitors answers[visitor]
 	slots    chan struct{}
-	stats    stats
+	stats    counters
 	room     room
 	closing  context.Context // ends with Close
 	close    context.CancelFunc
@@ -80,8 +80,8 @@ type Front struct {
 	gates  map[string]*gate
 }
 
-// stats count since [Front.Open].
-type stats struct{ passed, failed, refused, waiting atomic.Int64 }
+// counters count since [Front.Open].
+type counters struct{ passed, failed, refused, waiting atomic.Int64 }
 
 // Stats counts requests since [Front.Open].
 type Stats struct {

@@ -65,7 +65,7 @@ var mentioned = pattern.New(`<@([A-Za-z0-9]{1,64})[|>]`)
 
 // resolve returns the names of the authors in a thread, and of the mentioned users. Users without a name keep their
 // ids.
-func (c *Client) resolve(ctx context.Context, parent *message, replies []*message) (map[string]string, error) {
+func (c *Client) resolve(ctx context.Context, parent *threadMessage, replies []*threadMessage) (map[string]string, error) {
 	known := map[string]string{}
 	asked := 0
 	ask := func(id string) error {
@@ -92,7 +92,7 @@ func (c *Client) resolve(ctx context.Context, parent *message, replies []*messag
 	if err := ask(parent.User); err != nil {
 		return nil, err
 	}
-	all := append([]*message{parent}, replies...)
+	all := append([]*threadMessage{parent}, replies...)
 	for _, m := range slices.Backward(all) {
 		if err := ask(m.User); err != nil {
 			return nil, err

@@ -126,7 +126,7 @@ func (c *Client) Find(ctx context.Context, channel, threadTS string, mark Mark) 
 	if err != nil {
 		return "", false, err
 	}
-	err = c.pages(ctx, channel, threadTS, func(m *message) bool {
+	err = c.pages(ctx, channel, threadTS, func(m *threadMessage) bool {
 		if own := m.mark(me); own != nil && *own == mark {
 			ts, found = m.TS, true
 		}

@@ -63,9 +63,9 @@ func (c *Client) Thread(ctx context.Context, team, channel, ts string) (Thread, 
 		return Thread{}, fmt.Errorf("cannot read a thread in Slack: %w", err)
 	}
 	t := Thread{Team: team, Channel: channel, TS: ts}
-	var parent *message
-	var replies []*message
-	err = c.pages(ctx, channel, ts, func(m *message) bool {
+	var parent *threadMessage
+	var replies []*threadMessage
+	err = c.pages(ctx, channel, ts, func(m *threadMessage) bool {
 		m.gather()
 		// Slack repeats the parent on pages after the first.
 		if m.TS == ts {
@@ -98,9 +98,9 @@ func (c *Client) Thread(ctx context.Context, team, channel, ts string) (Thread, 
 }
 
 // newest sorts messages, removes duplicates, and keeps the latest. It counts the others.
-func newest(all []*message, omitted *int) []*message {
-	slices.SortStableFunc(all, func(a, b *message) int { return strings.Compare(a.TS, b.TS) })
-	all = slices.CompactFunc(all, func(a, b *message) bool { return a.TS == b.TS })
+func newest(all []*threadMessage, omitted *int) []*threadMessage {
+	slices.SortStableFunc(all, func(a, b *threadMessage) int { return strings.Compare(a.TS, b.TS) })
+	all = slices.CompactFunc(all, func(a, b *threadMessage) bool { return a.TS == b.TS })
 	if n := len(all) - maxReplies; n > 0 {
 		*omitted += n
 		all = slices.Clone(all[n:])
@@ -108,9 +108,9 @@ func newest(all []*message, omitted *int) []*message {
 	return all
 }
 
-// message has the fields of Slack's message that are read. Its other fields, which grow with every feature of Slack,
+// threadMessage has the fields of Slack's message that are read. Its other fields, which grow with every feature of Slack,
 // cannot make it unreadable.
-type message struct {
+type threadMessage struct {
 	TS         string `json:"ts"`
 	User       string `json:"user"`
 	Username   string `json:"username"`
@@ -145,12 +145,12 @@ type message struct {
 }
 
 // own reports whether ramus posted the message.
-func (m *message) own(me Identity) bool {
+func (m *threadMessage) own(me Identity) bool {
 	return m.BotID != "" && m.BotID == me.Bot || m.User != "" && m.User == me.User
 }
 
 // mark returns the mark of a message of ramus. The same metadata of others is ignored.
-func (m *message) mark(me Identity) *Mark {
+func (m *threadMessage) mark(me Identity) *Mark {
 	if m.Metadata.Type != markType || !m.own(me) {
 		return nil
 	}
@@ -163,7 +163,7 @@ func (m *message) mark(me Identity) *Mark {
 
 // gather collects all texts of the message into Text, in Slack's markup. Forwarded messages, and most messages of bots,
 // have their text in attachments or blocks.
-func (m *message) gather() {
+func (m *threadMessage) gather() {
 	m.Text = cmp.Or(m.Text, blocksText(m.Blocks))
 	for _, a := range m.Attachments[:min(len(m.Attachments), maxShared)] {
 		parts := []string{a.Pretext, a.Title, a.Text}
@@ -179,7 +179,7 @@ func (m *message) gather() {
 	m.Blocks, m.Attachments = nil, nil
 }
 
-func (m *message) post(me Identity, names map[string]string) Post {
+func (m *threadMessage) post(me Identity, names map[string]string) Post {
 	p := Post{
 		TS:   m.TS,
 		User: m.User,
@@ -204,7 +204,7 @@ func (m *message) post(me Identity, names map[string]string) Post {
 
 // pages reads the messages of a thread, oldest first, until each returns false. If threadTS is "", it reads those of a
 // channel, newest first.
-func (c *Client) pages(ctx context.Context, channel, threadTS string, each func(*message) bool) error {
+func (c *Client) pages(ctx context.Context, channel, threadTS string, each func(*threadMessage) bool) error {
 	c.setup()
 	form := url.Values{"channel": {channel}, "limit": {strconv.Itoa(pageSize)}, "include_all_metadata": {"true"}}
 	method, most := "conversations.replies", maxPages
@@ -227,7 +227,7 @@ func (c *Client) pages(ctx context.Context, channel, threadTS string, each func(
 			return err
 		}
 		for _, raw := range page.Messages {
-			m := new(message)
+			m := new(threadMessage)
 			if err := json.Unmarshal(raw, m); err != nil || !isStamp(m.TS) {
 				// One message in an unknown form must not hide the rest of the thread.
 				c.Log.LogAttrs(ctx, slog.LevelWarn, "a message of Slack's cannot be read",

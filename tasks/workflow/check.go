@@ -23,7 +23,7 @@ func (p *parsing) check(root *document.Value) {
 
 // order makes transitions if none are written. Nodes follow each other in written order, or in that of depends_on.
 func (p *parsing) order(root *document.Value) {
-	depends := slices.ContainsFunc(p.nodes, func(n *node) bool { return len(n.dependsOn) > 0 })
+	depends := slices.ContainsFunc(p.nodes, func(n *graphNode) bool { return len(n.dependsOn) > 0 })
 	if len(p.transitions) > 0 {
 		for _, n := range p.nodes {
 			if len(n.dependsOn) > 0 {
@@ -63,7 +63,7 @@ func (p *parsing) order(root *document.Value) {
 
 // dependencies sorts the nodes so that each comes after its dependencies, and otherwise in written order. Returns nil
 // if that is impossible.
-func (p *parsing) dependencies() []*node {
+func (p *parsing) dependencies() []*graphNode {
 	good := true
 	for _, n := range p.nodes {
 		for _, d := range n.dependsOn {
@@ -77,7 +77,7 @@ func (p *parsing) dependencies() []*node {
 	if !good {
 		return nil
 	}
-	var sorted []*node
+	var sorted []*graphNode
 	done := map[string]bool{}
 	met := make([]int, len(p.nodes)) // by node, how many of its dependencies, from the first on, are done
 	for len(sorted) < len(p.nodes) {
@@ -93,7 +93,7 @@ func (p *parsing) dependencies() []*node {
 		}
 		if i < 0 {
 			// Every remaining node waits for another one, so following one of them leads round a circle.
-			i = slices.IndexFunc(p.nodes, func(n *node) bool { return !done[n.ID] })
+			i = slices.IndexFunc(p.nodes, func(n *graphNode) bool { return !done[n.ID] })
 			var path []string
 			for n := p.nodes[i]; ; {
 				if at := slices.Index(path, n.ID); at >= 0 {
@@ -183,8 +183,8 @@ func (p *parsing) sections() {
 	if p.start == nil {
 		return
 	}
-	seen := map[*node]bool{}
-	todo := []*node{p.start}
+	seen := map[*graphNode]bool{}
+	todo := []*graphNode{p.start}
 	for len(todo) > 0 {
 		n := todo[0]
 		todo = todo[1:]
@@ -215,7 +215,7 @@ func (p *parsing) sections() {
 
 // gather walks through a section from its entry to its fan-ins.
 func (p *parsing) gather(s *section, out *transition) {
-	todo := []*node{s.entry}
+	todo := []*graphNode{s.entry}
 	for len(todo) > 0 {
 		n := todo[0]
 		todo = todo[1:]
@@ -258,7 +258,7 @@ func (p *parsing) gather(s *section, out *transition) {
 }
 
 // allowedInLine reports nodes that need a work tree in lines without one.
-func (p *parsing) allowedInLine(n *node, s *section, out *transition) {
+func (p *parsing) allowedInLine(n *graphNode, s *section, out *transition) {
 	if s.out.branch {
 		return
 	}

@@ -64,14 +64,14 @@ type group struct {
 // arrival is a line at a node.
 type arrival struct {
 	line *line
-	node *node
+	node *graphNode
 }
 
 // running is a step without a result.
 type running struct {
 	step    Step
 	line    *line // nil for a join
-	node    *node
+	node    *graphNode
 	group   *group // only for fork and join
 	retries int    // retries left
 	cells   *cells // of a node with a matrix
@@ -214,7 +214,7 @@ func (m *Machine) end(o Outcome) {
 }
 
 // enter moves a line to a node. settle visits it.
-func (m *Machine) enter(l *line, n *node) {
+func (m *Machine) enter(l *line, n *graphNode) {
 	m.work = append(m.work, arrival{l, n})
 }
 
@@ -229,7 +229,7 @@ func (m *Machine) settle() {
 }
 
 // visit makes the step of a node, or skips the node.
-func (m *Machine) visit(l *line, n *node) {
+func (m *Machine) visit(l *line, n *graphNode) {
 	l.visits[n.ID]++
 	if l.visits[n.ID] > n.maxVisits {
 		m.fail(n.ID+l.suffix, fmt.Sprintf("%s was visited %d times; a loop does not end (max_visits)", n.ID, n.maxVisits))
@@ -275,7 +275,7 @@ func (m *Machine) count(id string) bool {
 
 // issue makes a step ready. If the step cannot be made, because a slot has no value, the step counts as failed, and its
 // transitions apply.
-func (m *Machine) issue(l *line, n *node, retries int, k *cells) {
+func (m *Machine) issue(l *line, n *graphNode, retries int, k *cells) {
 	name, scope := n.ID, m.scope(l)
 	var c cell
 	if k != nil {
@@ -312,7 +312,7 @@ func (m *Machine) scope(l *line) scope {
 }
 
 // step returns the step of a node.
-func (n *node) step(s scope) (Step, error) {
+func (n *graphNode) step(s scope) (Step, error) {
 	step := Step{Node: n.ID, Kind: n.Kind, Timeout: n.timeout, Background: n.background, Pure: n.pure, Services: n.services}
 	var err error
 	if n.image != nil {
@@ -358,7 +358,7 @@ func (n *node) step(s scope) (Step, error) {
 }
 
 // taskParams expands a task's parameters and checks them against its schema, because the slots have values now.
-func (n *node) taskParams(s scope) (json.RawMessage, error) {
+func (n *graphNode) taskParams(s scope) (json.RawMessage, error) {
 	params, err := n.params.object(s)
 	if err != nil {
 		return nil, err
@@ -384,7 +384,7 @@ func (n *node) taskParams(s scope) (json.RawMessage, error) {
 }
 
 // conclude maps a step's output into the state and follows the transitions.
-func (m *Machine) conclude(l *line, n *node, id string, r StepResult) {
+func (m *Machine) conclude(l *line, n *graphNode, id string, r StepResult) {
 	if err := m.mapOutput(l, n, r); err != nil {
 		// Some outputs of a failed step may be missing, which is no further failure. A successful step without an
 		// output that later steps need has failed.
@@ -404,7 +404,7 @@ func (r StepResult) visible() map[string]any {
 
 // mapOutput sets the node's output keys. An expression without a value sets its key to null. mapOutput returns the
 // first error.
-func (m *Machine) mapOutput(l *line, n *node, r StepResult) error {
+func (m *Machine) mapOutput(l *line, n *graphNode, r StepResult) error {
 	if len(n.outputs) == 0 {
 		return nil
 	}
@@ -451,7 +451,7 @@ func (l *line) set(key string, v any, size int) {
 }
 
 // follow takes the first transition that holds, in written order.
-func (m *Machine) follow(l *line, n *node, id string, r StepResult) {
+func (m *Machine) follow(l *line, n *graphNode, id string, r StepResult) {
 	if m.outcome != nil {
 		return
 	}
@@ -491,7 +491,7 @@ func (m *Machine) follow(l *line, n *node, id string, r StepResult) {
 }
 
 // failure returns a description of a step's failure.
-func failure(n *node, r StepResult) string {
+func failure(n *graphNode, r StepResult) string {
 	switch {
 	case r.Error != "":
 		return r.Error

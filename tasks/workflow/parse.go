@@ -98,7 +98,7 @@ func parse(ctx context.Context, name string, data []byte, l *loader) (*Workflow,
 	}
 	d, root := workflowFile.Parse(name, data)
 	p := &parsing{ctx: ctx, Document: d, loader: l,
-		Workflow: &Workflow{file: name, source: string(data), byID: map[string]*node{}}}
+		Workflow: &Workflow{file: name, source: string(data), byID: map[string]*graphNode{}}}
 	if root != nil {
 		p.workflow(root)
 	}
@@ -129,14 +129,14 @@ type parsing struct {
 
 // use is a read of state, input or context.
 type use struct {
-	root, name   string // root "" means state, then input
-	node         *node  // the node of the text; nil in transitions
+	root, name   string     // root "" means state, then input
+	node         *graphNode // the node of the text; nil in transitions
 	line, column int
 }
 
 // subUse is a call of a sub-workflow.
 type subUse struct {
-	node  *node
+	node  *graphNode
 	at    *document.Value // the id
 	input *document.Value // nil if there is no input
 }
@@ -151,7 +151,7 @@ func (p *parsing) identifier(v *document.Value, what string) string {
 }
 
 // template reads a text with slots.
-func (p *parsing) template(v *document.Value, what string, n *node) *template {
+func (p *parsing) template(v *document.Value, what string, n *graphNode) *template {
 	if v == nil {
 		return nil
 	}
@@ -181,7 +181,7 @@ func (p *parsing) template(v *document.Value, what string, n *node) *template {
 }
 
 // command reads a command template.
-func (p *parsing) command(v *document.Value, what string, n *node) *template {
+func (p *parsing) command(v *document.Value, what string, n *graphNode) *template {
 	t := p.template(v, what, n)
 	if t == nil {
 		return nil
@@ -200,7 +200,7 @@ func (p *parsing) command(v *document.Value, what string, n *node) *template {
 }
 
 // param reads a value whose texts may be templates.
-func (p *parsing) param(v *document.Value, what string, n *node) *param {
+func (p *parsing) param(v *document.Value, what string, n *graphNode) *param {
 	q := &param{}
 	switch v.Kind {
 	case document.StringValue:
@@ -229,7 +229,7 @@ func (p *parsing) param(v *document.Value, what string, n *node) *param {
 }
 
 // condition reads a CEL expression.
-func (p *parsing) condition(v *document.Value, what string, want *cel.Type, n *node, after, path bool) *condition {
+func (p *parsing) condition(v *document.Value, what string, want *cel.Type, n *graphNode, after, path bool) *condition {
 	if v == nil {
 		return nil
 	}
@@ -429,7 +429,7 @@ func (p *parsing) node(v *document.Value) {
 	if !p.Object(v, "a node", nodeKeys) {
 		return
 	}
-	n := &node{Node: Node{Line: v.Line}, column: v.Column, maxVisits: defaultVisits}
+	n := &graphNode{Node: Node{Line: v.Line}, column: v.Column, maxVisits: defaultVisits}
 	if id := v.Get("id"); id == nil {
 		p.At(v, "a node needs an id")
 	} else if n.ID = p.identifier(id, "a node's id"); n.ID != "" {
@@ -515,7 +515,7 @@ func (p *parsing) kind(v *document.Value) Kind {
 }
 
 // misplaced reports keys that have no meaning for the node's kind.
-func (p *parsing) misplaced(n *node, v *document.Value) {
+func (p *parsing) misplaced(n *graphNode, v *document.Value) {
 	if n.Kind == "" {
 		return
 	}
@@ -544,7 +544,7 @@ func joinKinds(of []Kind) string {
 }
 
 // surroundings reads the image and the services of a node's container.
-func (p *parsing) surroundings(n *node, v *document.Value) {
+func (p *parsing) surroundings(n *graphNode, v *document.Value) {
 	n.services = service.Parse(p.Document, v.Get("services"))
 	if image := v.Get("image"); image != nil {
 		n.image = p.template(image, "image", n)
@@ -557,7 +557,7 @@ func (p *parsing) surroundings(n *node, v *document.Value) {
 	}
 }
 
-func (p *parsing) shell(n *node, v, impl *document.Value) {
+func (p *parsing) shell(n *graphNode, v, impl *document.Value) {
 	if run := v.Get("run"); run != nil {
 		n.command, n.Action = p.command(run, "run", n), run.Text
 		return
@@ -600,7 +600,7 @@ func (p *parsing) repoID(v *document.Value) {
 	}
 }
 
-func (p *parsing) task(n *node, v, impl *document.Value) {
+func (p *parsing) task(n *graphNode, v, impl *document.Value) {
 	params := v.Get("params")
 	name := v.Get("task")
 	if impl != nil && p.Object(impl, "the implementation of a task node", taskKeys) {
@@ -701,7 +701,7 @@ func valid(schema *jsonschema.Schema, v any) error {
 	return err
 }
 
-func (p *parsing) llm(n *node, v, impl *document.Value) {
+func (p *parsing) llm(n *graphNode, v, impl *document.Value) {
 	n.llm = &llmNode{}
 	body := v.Get("llm")
 	if body == nil {
@@ -753,7 +753,7 @@ func (p *parsing) llm(n *node, v, impl *document.Value) {
 	}
 }
 
-func (p *parsing) human(n *node, v, impl *document.Value) {
+func (p *parsing) human(n *graphNode, v, impl *document.Value) {
 	n.gate = &gateNode{}
 	body := v.Get("human")
 	if body == nil {
@@ -782,7 +782,7 @@ func (p *parsing) human(n *node, v, impl *document.Value) {
 	}
 }
 
-func (p *parsing) sub(n *node, v, impl *document.Value) {
+func (p *parsing) sub(n *graphNode, v, impl *document.Value) {
 	at, inherit, input := v.Get("workflow"), v.Get("inherit_branch"), v.Get("input")
 	if at == nil {
 		if impl == nil {
@@ -822,7 +822,7 @@ func (p *parsing) sub(n *node, v, impl *document.Value) {
 	}
 }
 
-func (p *parsing) execution(n *node, v *document.Value) {
+func (p *parsing) execution(n *graphNode, v *document.Value) {
 	if !p.Object(v, "execution", executionKeys) {
 		return
 	}
@@ -839,7 +839,7 @@ func (p *parsing) execution(n *node, v *document.Value) {
 }
 
 // pure reads whether the result of a node follows from the files and the container.
-func (p *parsing) pure(n *node, v *document.Value) {
+func (p *parsing) pure(n *graphNode, v *document.Value) {
 	if v == nil {
 		return
 	}
@@ -854,7 +854,7 @@ func (p *parsing) pure(n *node, v *document.Value) {
 }
 
 // output reads an output mapping: {key: expression}, {key} or [key].
-func (p *parsing) output(n *node, v *document.Value) {
+func (p *parsing) output(n *graphNode, v *document.Value) {
 	if v == nil {
 		return
 	}
@@ -966,7 +966,7 @@ func (p *parsing) transition(v *document.Value) {
 }
 
 // known returns the node with an id, and reports an unknown id.
-func (p *parsing) known(at *document.Value, id string) *node {
+func (p *parsing) known(at *document.Value, id string) *graphNode {
 	if at == nil || id == "" {
 		return nil
 	}

@@ -24,9 +24,9 @@ type Workflow struct {
 	source      string
 	description string
 	inputs      []Input
-	nodes       []*node
-	byID        map[string]*node
-	start       *node
+	nodes       []*graphNode
+	byID        map[string]*graphNode
+	start       *graphNode
 	needs       []string
 }
 
@@ -44,7 +44,7 @@ func (w *Workflow) Inputs() []Input { return slices.Clone(w.inputs) }
 
 // Images reports whether a node of the workflow names an image.
 func (w *Workflow) Images() bool {
-	return slices.ContainsFunc(w.nodes, func(n *node) bool { return n.image != nil })
+	return slices.ContainsFunc(w.nodes, func(n *graphNode) bool { return n.image != nil })
 }
 
 // Needs returns the names of the sub-workflows that the workflow calls directly, sorted.
@@ -120,8 +120,8 @@ type Input struct {
 	Description string `json:"description,omitempty"`
 }
 
-// node is a node of the graph.
-type node struct {
+// graphNode is a node of the graph.
+type graphNode struct {
 	Node
 	column int
 
@@ -189,7 +189,7 @@ type fanOut struct {
 
 // section is the part of the graph that runs once in each line of a fan-out.
 type section struct {
-	entry  *node
+	entry  *graphNode
 	out    *fanOut
 	target string // of the fan-in
 	into   string

@@ -69,8 +69,8 @@ func Sleep(ctx context.Context, d time.Duration) error {
 	return retry.Sleep(ctx, min(d, 5*time.Millisecond))
 }
 
-// line is the transport of clients. It counts requests, and loses answers if it is told to.
-type line struct {
+// transport is that of clients. It counts requests, and loses answers if it is told to.
+type transport struct {
 	next http.RoundTripper
 
 	mu   sync.Mutex
@@ -79,13 +79,13 @@ type line struct {
 	lost map[string]bool // by method and path
 }
 
-func newLine(t *testing.T) *line {
+func newLine(t *testing.T) *transport {
 	next := &http.Transport{}
 	t.Cleanup(next.CloseIdleConnections)
-	return &line{next: next, lost: map[string]bool{}}
+	return &transport{next: next, lost: map[string]bool{}}
 }
 
-func (l *line) RoundTrip(r *http.Request) (*http.Response, error) {
+func (l *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	key := r.Method + " " + r.URL.Path
 	resp, err := l.next.RoundTrip(r)
 	l.mu.Lock()
@@ -100,13 +100,13 @@ func (l *line) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-func (l *line) count() int {
+func (l *transport) count() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.n
 }
 
-func (l *line) drop() {
+func (l *transport) drop() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.lose, l.lost = true, map[string]bool{}

@@ -10,8 +10,8 @@ import (
 	"github.com/ramus-dev/ramus/internal/standin/githost"
 )
 
-// check is a check run.
-type check struct {
+// checkRun is a check run.
+type checkRun struct {
 	id         int64
 	name       string
 	sha        string
@@ -47,7 +47,7 @@ var conclusions = []string{"action_required", "cancelled", "failure", "neutral",
 	"timed_out", "startup_failure"}
 
 // ofCommit returns the pull requests with this head, in the form of check runs. s.mu is held.
-func (s *Server) ofCommit(r *repo, sha string) []any {
+func (s *Server) ofCommit(r *repository, sha string) []any {
 	list := []any{}
 	for _, p := range r.pulls {
 		if p.headSHA != sha || p.state != "open" {
@@ -62,7 +62,7 @@ func (s *Server) ofCommit(r *repo, sha string) []any {
 }
 
 // checkObject returns the JSON of a check run. s.mu is held.
-func (s *Server) checkObject(r *repo, k *check) object {
+func (s *Server) checkObject(r *repository, k *checkRun) object {
 	api := fmt.Sprintf("%s/check-runs/%d", s.repoURL(r), k.id)
 	html := fmt.Sprintf("%s/%s/%s/runs/%d", s.URL(), s.Account, r.name, k.id)
 	text := func(v string) any {
@@ -95,7 +95,7 @@ func (s *Server) checkObject(r *repo, k *check) object {
 }
 
 // emitCheck emits a check_run event. s.mu is held.
-func (s *Server) emitCheck(r *repo, k *check, action string, by *user) {
+func (s *Server) emitCheck(r *repository, k *checkRun, action string, by *user) {
 	ch := Change{Repo: r.name, Kind: "check", User: by.login, Ref: k.conclusion, SHA: k.sha,
 		Text: strings.TrimSpace(k.name + ": " + k.title)}
 	for _, p := range r.pulls {
@@ -130,7 +130,7 @@ type askedCheck struct {
 }
 
 // apply applies a request to a check.
-func (k *check) apply(ask askedCheck, now time.Time) error {
+func (k *checkRun) apply(ask askedCheck, now time.Time) error {
 	if ask.Conclusion != "" && !slices.Contains(conclusions, ask.Conclusion) {
 		return invalid(object{"resource": "CheckRun", "code": "invalid", "field": "conclusion"})
 	}
@@ -163,7 +163,7 @@ func (c *call) createCheck() answer {
 	if _, err := s.run(c.repo.dir, nil, "cat-file", "-e", ask.SHA+"^{commit}"); !hexadecimal.MatchString(ask.SHA) || err != nil {
 		return refused(http.StatusUnprocessableEntity, "No commit found for SHA: "+ask.SHA)
 	}
-	k := &check{id: s.id(), sha: ask.SHA, status: "queued", app: s.Slug, started: s.Now(), branch: c.repo.branchOf(ask.SHA)}
+	k := &checkRun{id: s.id(), sha: ask.SHA, status: "queued", app: s.Slug, started: s.Now(), branch: c.repo.branchOf(ask.SHA)}
 	if err := k.apply(ask, s.Now()); err != nil {
 		return failed(err)
 	}
@@ -173,7 +173,7 @@ func (c *call) createCheck() answer {
 }
 
 // branchOf returns the branch whose tip is the commit.
-func (r *repo) branchOf(sha string) string {
+func (r *repository) branchOf(sha string) string {
 	for branch, tip := range r.heads {
 		if tip == sha {
 			return branch
@@ -183,7 +183,7 @@ func (r *repo) branchOf(sha string) string {
 }
 
 // theCheck returns the check of the path.
-func (c *call) theCheck() (*check, *answer) {
+func (c *call) theCheck() (*checkRun, *answer) {
 	for _, k := range c.repo.checks {
 		if k.id == c.number("check_run_id") {
 			return k, nil
@@ -315,7 +315,7 @@ func (r *Repo) StatusOf(sha, context string) (state, text string) {
 }
 
 // runObject returns the JSON of a workflow run. s.mu is held.
-func (s *Server) runObject(r *repo, w *workflowRun) object {
+func (s *Server) runObject(r *repository, w *workflowRun) object {
 	api := fmt.Sprintf("%s/actions/runs/%d", s.repoURL(r), w.id)
 	var conclusion any
 	if w.conclusion != "" {
@@ -341,7 +341,7 @@ func (s *Server) runObject(r *repo, w *workflowRun) object {
 }
 
 // emitRun emits a workflow_run event. s.mu is held.
-func (s *Server) emitRun(r *repo, w *workflowRun, action string) {
+func (s *Server) emitRun(r *repository, w *workflowRun, action string) {
 	s.change(Change{Repo: r.name, Kind: "workflow", User: w.by.login, Ref: w.conclusion, SHA: w.sha, Text: w.name})
 	s.emit(r, w.by, "workflow_run", action,
 		object{"action": action, "workflow_run": s.runObject(r, w), "repository": s.repoObject(r),

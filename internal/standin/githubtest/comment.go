@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// comment is a comment in a pull request's conversation.
-type comment struct {
-	p       *pull
+// issueComment is a comment in a pull request's conversation.
+type issueComment struct {
+	p       *pullRequest
 	id      int64
 	user    *user
 	body    string
@@ -20,7 +20,7 @@ type comment struct {
 }
 
 // addComment adds a comment to the conversation. s.mu is held.
-func (s *Server) addComment(p *pull, by *user, body string) (*comment, error) {
+func (s *Server) addComment(p *pullRequest, by *user, body string) (*issueComment, error) {
 	if strings.TrimSpace(body) == "" {
 		return nil, invalid(object{"resource": "IssueComment", "code": "unprocessable", "field": "data",
 			"message": "Body cannot be blank"})
@@ -28,7 +28,7 @@ func (s *Server) addComment(p *pull, by *user, body string) (*comment, error) {
 	if err := tooLong("IssueComment", body); err != nil {
 		return nil, err
 	}
-	c := &comment{p: p, id: s.id(), user: by, body: body, created: s.Now(), updated: s.Now()}
+	c := &issueComment{p: p, id: s.id(), user: by, body: body, created: s.Now(), updated: s.Now()}
 	p.comments = append(p.comments, c)
 	s.touch(p)
 	s.change(p.change("comment", by, body))
@@ -36,7 +36,7 @@ func (s *Server) addComment(p *pull, by *user, body string) (*comment, error) {
 	return c, nil
 }
 
-func (s *Server) emitComment(c *comment, action string, by *user, more object) {
+func (s *Server) emitComment(c *issueComment, action string, by *user, more object) {
 	o := object{"action": action, "issue": s.issueObject(c.p), "comment": s.commentObject(c),
 		"repository": s.repoObject(c.p.r)}
 	for name, v := range more {
@@ -46,7 +46,7 @@ func (s *Server) emitComment(c *comment, action string, by *user, more object) {
 }
 
 // commentObject returns the JSON of a comment. s.mu is held.
-func (s *Server) commentObject(c *comment) object {
+func (s *Server) commentObject(c *issueComment) object {
 	api := fmt.Sprintf("%s/issues/comments/%d", s.repoURL(c.p.r), c.id)
 	return object{"url": api, "html_url": fmt.Sprintf("%s#issuecomment-%d", s.pullPage(c.p), c.id),
 		"issue_url": s.issueURL(c.p), "id": c.id,
@@ -57,12 +57,12 @@ func (s *Server) commentObject(c *comment) object {
 		"performed_via_github_app": nil}
 }
 
-func (s *Server) issueURL(p *pull) string {
+func (s *Server) issueURL(p *pullRequest) string {
 	return s.repoURL(p.r) + "/issues/" + strconv.Itoa(p.number)
 }
 
 // issueObject returns the JSON of a pull request as an issue. s.mu is held.
-func (s *Server) issueObject(p *pull) object {
+func (s *Server) issueObject(p *pullRequest) object {
 	api := s.issueURL(p)
 	var body any
 	if p.body != "" {
@@ -130,7 +130,7 @@ func (c *call) createComment() answer {
 }
 
 // theComment returns the comment of the path.
-func (c *call) theComment() (*comment, *answer) {
+func (c *call) theComment() (*issueComment, *answer) {
 	for _, p := range c.repo.pulls {
 		for _, m := range p.comments {
 			if m.id == c.number("comment_id") {
@@ -181,7 +181,7 @@ func (c *call) deleteComment() answer {
 	if !c.mayEdit(m.user) {
 		return refused(http.StatusForbidden, "Must have push access to repository")
 	}
-	m.p.comments = slices.DeleteFunc(m.p.comments, func(other *comment) bool { return other == m })
+	m.p.comments = slices.DeleteFunc(m.p.comments, func(other *issueComment) bool { return other == m })
 	c.s.emitComment(m, "deleted", c.who.user, nil)
 	return nothing()
 }
@@ -236,7 +236,7 @@ func (c *call) removeLabel() answer {
 }
 
 // label adds labels to the existing ones. s.mu is held.
-func (s *Server) label(p *pull, by *user, names []string) {
+func (s *Server) label(p *pullRequest, by *user, names []string) {
 	for _, name := range names {
 		if slices.Contains(p.labels, name) {
 			continue

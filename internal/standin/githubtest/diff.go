@@ -8,12 +8,12 @@ import (
 	"strings"
 )
 
-func (s *Server) mergeBase(r *repo, a, b string) (string, error) {
+func (s *Server) mergeBase(r *repository, a, b string) (string, error) {
 	return s.fact(r, "merge-base", a, b)
 }
 
 // from returns the commit at which a pull request's diff begins. s.mu is held.
-func (s *Server) from(p *pull) string {
+func (s *Server) from(p *pullRequest) string {
 	base := p.r.heads[p.base]
 	if p.merged {
 		if parent, err := s.fact(p.r, "rev-parse", "--verify", "--quiet", p.merge+"^1"); err == nil {
@@ -28,7 +28,7 @@ func (s *Server) from(p *pull) string {
 }
 
 // diff returns git's diff of two commits, for one path, or for all if path is empty.
-func (s *Server) diff(r *repo, from, to, path string, args ...string) string {
+func (s *Server) diff(r *repository, from, to, path string, args ...string) string {
 	args = append(append([]string{"diff", "--no-color", "--no-ext-diff", "--no-renames"}, args...), from, to, "--")
 	if path != "" {
 		args = append(args, ":(literal)"+path)
@@ -40,10 +40,12 @@ func (s *Server) diff(r *repo, from, to, path string, args ...string) string {
 	return out
 }
 
-func (s *Server) wholeDiff(p *pull) string { return s.diff(p.r, s.from(p), p.headSHA, "") + "\n" }
+func (s *Server) wholeDiff(p *pullRequest) string {
+	return s.diff(p.r, s.from(p), p.headSHA, "") + "\n"
+}
 
 // diffSize returns the numbers of lines added and removed, and of files.
-func (s *Server) diffSize(p *pull) (added, removed, files int) {
+func (s *Server) diffSize(p *pullRequest) (added, removed, files int) {
 	for line := range strings.Lines(s.diff(p.r, s.from(p), p.headSHA, "", "--numstat")) {
 		f := strings.Fields(line)
 		if len(f) < 3 {
@@ -58,7 +60,7 @@ func (s *Server) diffSize(p *pull) (added, removed, files int) {
 }
 
 // commitsOf returns the commits of a pull request, the oldest first.
-func (s *Server) commitsOf(p *pull) []string {
+func (s *Server) commitsOf(p *pullRequest) []string {
 	out, err := s.fact(p.r, "rev-list", "--reverse", s.from(p)+".."+p.headSHA)
 	if err != nil {
 		return nil
@@ -122,7 +124,7 @@ func hunkNumbers(line string) (oldAt, oldLen, newAt, newLen int, ok bool) {
 
 // place locates a line in a pull request's diff. It returns the hunk down to the line, and the position in GitHub's
 // count. Lines on the RIGHT belong to the head, lines on the LEFT to the base.
-func (s *Server) place(p *pull, path string, line int, side string) (hunk string, position int, found bool) {
+func (s *Server) place(p *pullRequest, path string, line int, side string) (hunk string, position int, found bool) {
 	var lines []string
 	at, oldAt, newAt := -1, 0, 0
 	for text := range strings.SplitSeq(s.diff(p.r, s.from(p), p.headSHA, path), "\n") {
@@ -150,7 +152,7 @@ func (s *Server) place(p *pull, path string, line int, side string) (hunk string
 }
 
 // carried returns the number of a commit's line in another commit, or 0 if the line was changed.
-func (s *Server) carried(r *repo, from, to, path string, line int) int {
+func (s *Server) carried(r *repository, from, to, path string, line int) int {
 	if from == to {
 		return line
 	}
@@ -169,7 +171,7 @@ func (s *Server) carried(r *repo, from, to, path string, line int) int {
 }
 
 // inDiff reports whether a pull request changes a file.
-func (s *Server) inDiff(p *pull, path string) bool {
+func (s *Server) inDiff(p *pullRequest, path string) bool {
 	return s.diff(p.r, s.from(p), p.headSHA, path, "--name-only") != ""
 }
 

@@ -70,7 +70,7 @@ const maxFacts = 20_000
 
 // fact returns git's output about commits. It is cached, because it never changes. All names in args are ids of commits
 // or paths. s.mu is held.
-func (s *Server) fact(r *repo, args ...string) (string, error) {
+func (s *Server) fact(r *repository, args ...string) (string, error) {
 	key := strings.Join(args, "\x00")
 	if f, known := r.facts[key]; known {
 		return f.text, f.err
@@ -140,11 +140,11 @@ func (k *keptAnswer) WriteHeader(status int)      { k.status = status }
 func (k *keptAnswer) Write(b []byte) (int, error) { return k.body.Write(b) }
 
 // admitGit authenticates a request of git and checks its permission. env is the environment of the hook.
-func (c *call) admitGit(service, name string, q *Request) (r *repo, env []string, _ *answer) {
+func (c *call) admitGit(service, name string, q *Request) (r *repository, env []string, _ *answer) {
 	s := c.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	refuse := func(status int, text string) (*repo, []string, *answer) {
+	refuse := func(status int, text string) (*repository, []string, *answer) {
 		a := plain(status, text)
 		if status == http.StatusUnauthorized {
 			a.header = http.Header{"Www-Authenticate": {`Basic realm="GitHub"`}}
@@ -181,7 +181,7 @@ func (c *call) admitGit(service, name string, q *Request) (r *repo, env []string
 }
 
 // descends reports whether ancestor is in the history of a commit.
-func (s *Server) descends(r *repo, commit, ancestor string) bool {
+func (s *Server) descends(r *repository, commit, ancestor string) bool {
 	_, err := s.fact(r, "merge-base", "--is-ancestor", ancestor, commit)
 	return err == nil
 }
@@ -192,12 +192,12 @@ func (s *Server) identity(u *user) []string {
 }
 
 // write makes a commit with some changed files on a parent. The parent may be empty. A nil content deletes a file.
-func (s *Server) write(r *repo, u *user, parent, message string, files map[string][]byte) (string, error) {
+func (s *Server) write(r *repository, u *user, parent, message string, files map[string][]byte) (string, error) {
 	return s.host().Commit(r.dir, s.identity(u), parent, message, files)
 }
 
 // point moves a branch from its known tip. An empty sha deletes the branch. s.mu is held.
-func (s *Server) point(r *repo, branch, sha string, by *user) error {
+func (s *Server) point(r *repository, branch, sha string, by *user) error {
 	args := []string{"update-ref", "refs/heads/" + branch, sha, cmp.Or(r.heads[branch], githost.Zero)}
 	if sha == "" {
 		args = []string{"update-ref", "-d", "refs/heads/" + branch, r.heads[branch]}

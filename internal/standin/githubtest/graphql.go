@@ -200,7 +200,7 @@ func connection(list []object) object {
 }
 
 // graphState returns the state of a pull request by GraphQL.
-func (p *pull) graphState() string {
+func (p *pullRequest) graphState() string {
 	if p.merged {
 		return "MERGED"
 	}
@@ -217,7 +217,7 @@ func (s *Server) ownerNode(u *user) object {
 }
 
 // pullNode returns a pull request by GraphQL. s.mu is held.
-func (s *Server) pullNode(p *pull) object {
+func (s *Server) pullNode(p *pullRequest) object {
 	added, removed, files := s.diffSize(p)
 	var labels, comments, reviews, requests []object
 	for _, name := range p.labels {
@@ -272,7 +272,7 @@ func (s *Server) pullNode(p *pull) object {
 }
 
 // rollup returns the checks of a pull request's commit by GraphQL. s.mu is held.
-func (s *Server) rollup(p *pull) object {
+func (s *Server) rollup(p *pullRequest) object {
 	var contexts []object
 	for _, k := range p.r.checks {
 		if k.sha == p.headSHA {

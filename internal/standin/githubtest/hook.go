@@ -100,7 +100,7 @@ func guid() string {
 }
 
 // emit makes an event and queues its delivery. s.mu is held.
-func (s *Server) emit(r *repo, by *user, event, action string, payload object) {
+func (s *Server) emit(r *repository, by *user, event, action string, payload object) {
 	if by == nil {
 		by = s.user("ghost", "User")
 	}

@@ -45,13 +45,13 @@ func (r *Repo) LabelIssue(login string, number int, name string) error {
 	})
 }
 
-func labelObject(s *Server, r *repo, name string) object {
+func labelObject(s *Server, r *repository, name string) object {
 	return object{"id": 4711, "node_id": node("LA", 4711), "url": s.repoURL(r) + "/labels/" + name, "name": name,
 		"color": "ededed", "default": false, "description": nil}
 }
 
 // emitIssue emits an issues event. s.mu is held.
-func (s *Server) emitIssue(r *repo, i *issue, action string, by *user, more object) {
+func (s *Server) emitIssue(r *repository, i *issue, action string, by *user, more object) {
 	api := s.repoURL(r) + "/issues/" + strconv.Itoa(i.number)
 	labels := []any{}
 	for _, name := range i.labels {

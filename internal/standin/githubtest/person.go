@@ -12,7 +12,7 @@ import (
 // error is GitHub's refusal. All methods are safe for concurrent use.
 type Repo struct {
 	s *Server
-	r *repo
+	r *repository
 }
 
 // AddUser adds a person with a role in every repository. The roles are "read", "triage", "write", "maintain", "admin",
@@ -122,7 +122,7 @@ func (r *Repo) act(login, role string, write bool, do func(by *user) error) erro
 }
 
 // onPull is act on a pull request.
-func (r *Repo) onPull(login, role string, write bool, number int, do func(by *user, p *pull) error) error {
+func (r *Repo) onPull(login, role string, write bool, number int, do func(by *user, p *pullRequest) error) error {
 	return r.act(login, role, write, func(by *user) error {
 		p := r.r.pull(number)
 		if p == nil {
@@ -215,7 +215,7 @@ func (r *Repo) Open(login, head, base, title, body string) (number int, err erro
 
 // Comment adds a comment to a pull request's conversation.
 func (r *Repo) Comment(login string, number int, body string) (id int64, err error) {
-	err = r.onPull(login, "read", false, number, func(by *user, p *pull) error {
+	err = r.onPull(login, "read", false, number, func(by *user, p *pullRequest) error {
 		c, err := r.s.addComment(p, by, body)
 		if err == nil {
 			id = c.id
@@ -235,7 +235,7 @@ type Line struct {
 
 // CommentLine comments on one line, outside of a review.
 func (r *Repo) CommentLine(login string, number int, path string, line int, body string) (id int64, err error) {
-	err = r.onPull(login, "read", false, number, func(by *user, p *pull) error {
+	err = r.onPull(login, "read", false, number, func(by *user, p *pullRequest) error {
 		c, err := r.s.newLine(p, by, draftComment{Path: path, Line: line, Body: body}, false)
 		if err != nil {
 			return err
@@ -249,7 +249,7 @@ func (r *Repo) CommentLine(login string, number int, path string, line int, body
 
 // Reply replies in the thread of a comment on a line.
 func (r *Repo) Reply(login string, number int, to int64, body string) (id int64, err error) {
-	err = r.onPull(login, "read", false, number, func(by *user, p *pull) error {
+	err = r.onPull(login, "read", false, number, func(by *user, p *pullRequest) error {
 		c, err := r.s.addReply(p, by, to, body)
 		if err == nil {
 			id = c.id
@@ -261,7 +261,7 @@ func (r *Repo) Reply(login string, number int, to int64, body string) (id int64,
 
 // ResolveThread resolves the thread that a comment on a line begins, or opens it again.
 func (r *Repo) ResolveThread(login string, number int, first int64, resolved bool) error {
-	return r.onPull(login, "write", false, number, func(by *user, p *pull) error {
+	return r.onPull(login, "write", false, number, func(by *user, p *pullRequest) error {
 		at := slices.IndexFunc(p.lines, func(c *lineComment) bool { return c.id == first && c.reply == 0 })
 		if at < 0 {
 			return notFound
@@ -285,7 +285,7 @@ func (r *Repo) IsResolved(number int, first int64) (by string, resolved bool) {
 
 // Review submits a review with comments on lines. The state is "approved", "changes_requested" or "commented".
 func (r *Repo) Review(login string, number int, state, body string, lines ...Line) (id int64, err error) {
-	err = r.onPull(login, "read", false, number, func(by *user, p *pull) error {
+	err = r.onPull(login, "read", false, number, func(by *user, p *pullRequest) error {
 		state := strings.ToUpper(state)
 		if !slices.Contains([]string{"APPROVED", "CHANGES_REQUESTED", "COMMENTED"}, state) {
 			return fmt.Errorf("a review is approved, changes_requested or commented, not %q", state)
@@ -315,7 +315,7 @@ func (r *Repo) Approve(login string, number int, body string) error {
 
 // Dismiss dismisses a review.
 func (r *Repo) Dismiss(login string, number int, id int64, message string) error {
-	return r.onPull(login, "write", false, number, func(by *user, p *pull) error {
+	return r.onPull(login, "write", false, number, func(by *user, p *pullRequest) error {
 		for _, v := range p.reviews {
 			if v.id == id {
 				return r.s.dismissReview(p, v, by, message)
@@ -327,7 +327,7 @@ func (r *Repo) Dismiss(login string, number int, id int64, message string) error
 
 // RequestReview requests reviews from people.
 func (r *Repo) RequestReview(login string, number int, of ...string) error {
-	return r.onPull(login, "write", false, number, func(by *user, p *pull) error {
+	return r.onPull(login, "write", false, number, func(by *user, p *pullRequest) error {
 		var who []*user
 		for _, name := range of {
 			u := r.s.state.users[name]
@@ -343,7 +343,7 @@ func (r *Repo) RequestReview(login string, number int, of ...string) error {
 
 // Label adds labels.
 func (r *Repo) Label(login string, number int, names ...string) error {
-	return r.onPull(login, "triage", false, number, func(by *user, p *pull) error {
+	return r.onPull(login, "triage", false, number, func(by *user, p *pullRequest) error {
 		r.s.label(p, by, names)
 		return nil
 	})
@@ -351,7 +351,7 @@ func (r *Repo) Label(login string, number int, names ...string) error {
 
 // Merge merges a pull request by "merge" (the default), "squash" or "rebase".
 func (r *Repo) Merge(login string, number int, method string) (sha string, err error) {
-	err = r.onPull(login, "write", true, number, func(by *user, p *pull) error {
+	err = r.onPull(login, "write", true, number, func(by *user, p *pullRequest) error {
 		sha, err = r.s.mergePullNow(p, by, method, "", "", "")
 		return err
 	})
@@ -360,7 +360,7 @@ func (r *Repo) Merge(login string, number int, method string) (sha string, err e
 
 // Close closes a pull request without a merge.
 func (r *Repo) Close(login string, number int) error {
-	return r.onPull(login, "read", false, number, func(by *user, p *pull) error {
+	return r.onPull(login, "read", false, number, func(by *user, p *pullRequest) error {
 		if p.state != "open" {
 			return errors.New("it is closed already")
 		}
@@ -371,7 +371,7 @@ func (r *Repo) Close(login string, number int) error {
 
 // Reopen reopens a pull request.
 func (r *Repo) Reopen(login string, number int) error {
-	return r.onPull(login, "read", false, number, func(by *user, p *pull) error {
+	return r.onPull(login, "read", false, number, func(by *user, p *pullRequest) error {
 		if p.state == "open" {
 			return errors.New("it is open already")
 		}
@@ -381,7 +381,7 @@ func (r *Repo) Reopen(login string, number int) error {
 
 // Ready ends the draft state of a pull request.
 func (r *Repo) Ready(login string, number int) error {
-	return r.onPull(login, "write", false, number, func(by *user, p *pull) error {
+	return r.onPull(login, "write", false, number, func(by *user, p *pullRequest) error {
 		p.draft = false
 		r.s.touch(p)
 		r.s.change(p.change("ready", by, ""))
@@ -409,7 +409,7 @@ func (r *Repo) Check(ref string, k Check) (id int64, err error) {
 	if tip := r.r.heads[ref]; tip != "" {
 		sha, branch = tip, ref
 	}
-	var run *check
+	var run *checkRun
 	for _, old := range r.r.checks {
 		if old.sha == sha && old.name == k.Name && old.status != "completed" {
 			run = old
@@ -418,7 +418,7 @@ func (r *Repo) Check(ref string, k Check) (id int64, err error) {
 	by := s.user("github-actions[bot]", "Bot")
 	action := "completed"
 	if run == nil {
-		run = &check{id: s.id(), name: k.Name, sha: sha, branch: branch, status: "in_progress", app: "github-actions",
+		run = &checkRun{id: s.id(), name: k.Name, sha: sha, branch: branch, status: "in_progress", app: "github-actions",
 			started: s.Now()}
 		r.r.checks = append(r.r.checks, run)
 		s.emitCheck(r.r, run, "created", by)
@@ -515,7 +515,7 @@ func (r *Repo) Pulls() (all []Pull) {
 }
 
 // view copies the state of a pull request. s.mu is held.
-func (s *Server) view(p *pull) Pull {
+func (s *Server) view(p *pullRequest) Pull {
 	v := Pull{Number: p.number, URL: s.pullPage(p), Title: p.title, Body: p.body, State: p.state, Draft: p.draft,
 		Merged: p.merged, MergeCommit: p.merge,
 		Head: p.head, HeadSHA: p.headSHA, Base: p.base, Author: p.author.login, Labels: slices.Clone(p.labels)}

@@ -11,9 +11,9 @@ import (
 	"unicode/utf8"
 )
 
-// pull is a pull request.
-type pull struct {
-	r         *repo
+// pullRequest is a pull request.
+type pullRequest struct {
+	r         *repository
 	id        int64
 	number    int
 	title     string
@@ -33,9 +33,9 @@ type pull struct {
 	closed    time.Time
 	requested []*user
 	labels    []string
-	comments  []*comment
+	comments  []*issueComment
 	lines     []*lineComment
-	reviews   []*review
+	reviews   []*pullReview
 	// examined is the state for which mergeable is known. GitHub computes mergeable in the background, so the first
 	// request gets null.
 	examined  string
@@ -43,10 +43,10 @@ type pull struct {
 }
 
 // touch records the time of a change. s.mu is held.
-func (s *Server) touch(p *pull) { p.updated = s.Now() }
+func (s *Server) touch(p *pullRequest) { p.updated = s.Now() }
 
 // pull returns a pull request by its number. s.mu is held.
-func (r *repo) pull(number int) *pull {
+func (r *repository) pull(number int) *pullRequest {
 	for _, p := range r.pulls {
 		if p.number == number {
 			return p
@@ -56,7 +56,7 @@ func (r *repo) pull(number int) *pull {
 }
 
 // thePull returns the pull request of the path.
-func (c *call) thePull() (*pull, *answer) {
+func (c *call) thePull() (*pullRequest, *answer) {
 	number := c.value("pull_number")
 	if number == "" {
 		number = c.value("issue_number")
@@ -70,7 +70,7 @@ func (c *call) thePull() (*pull, *answer) {
 }
 
 // keepHead keeps the commits of a pull request by the ref refs/pull/N/head.
-func (s *Server) keepHead(p *pull) {
+func (s *Server) keepHead(p *pullRequest) {
 	if _, err := s.run(p.r.dir, nil, "update-ref", fmt.Sprintf("refs/pull/%d/head", p.number), p.headSHA); err != nil {
 		s.Log.Error("cannot keep a pull request's commits", "err", err)
 	}
@@ -88,7 +88,7 @@ func tooLong(resource, body string) error {
 }
 
 // openPull opens a pull request. s.mu is held.
-func (s *Server) openPull(r *repo, by *actor, title, body, head, base string, draft bool) (*pull, error) {
+func (s *Server) openPull(r *repository, by *actor, title, body, head, base string, draft bool) (*pullRequest, error) {
 	field := func(name, code string) error {
 		return invalid(object{"resource": "PullRequest", "field": name, "code": code})
 	}
@@ -126,7 +126,7 @@ func (s *Server) openPull(r *repo, by *actor, title, body, head, base string, dr
 		return nil, custom("No commits between %s and %s", base, head)
 	}
 	r.numbers++
-	p := &pull{r: r, id: s.id(), number: r.numbers, title: title, body: body, state: "open", draft: draft,
+	p := &pullRequest{r: r, id: s.id(), number: r.numbers, title: title, body: body, state: "open", draft: draft,
 		author: by.user, app: by.app,
 		head: head, headSHA: r.heads[head], base: base, created: s.Now(), updated: s.Now()}
 	r.pulls = append(r.pulls, p)
@@ -137,12 +137,12 @@ func (s *Server) openPull(r *repo, by *actor, title, body, head, base string, dr
 }
 
 // change returns a Change of a pull request.
-func (p *pull) change(kind string, by *user, text string) Change {
+func (p *pullRequest) change(kind string, by *user, text string) Change {
 	return Change{Repo: p.r.name, Number: p.number, Kind: kind, User: by.login, Text: text, Ref: p.head, SHA: p.headSHA}
 }
 
 // closePull closes a pull request without a merge. s.mu is held.
-func (s *Server) closePull(p *pull, by *user) {
+func (s *Server) closePull(p *pullRequest, by *user) {
 	p.state, p.closed = "closed", s.Now()
 	s.touch(p)
 	s.change(p.change("close", by, ""))
@@ -150,7 +150,7 @@ func (s *Server) closePull(p *pull, by *user) {
 }
 
 // reopenPull reopens a pull request. s.mu is held.
-func (s *Server) reopenPull(p *pull, by *user) error {
+func (s *Server) reopenPull(p *pullRequest, by *user) error {
 	switch {
 	case p.merged:
 		return invalid(object{"resource": "PullRequest", "code": "custom", "field": "state",
@@ -171,7 +171,7 @@ func (s *Server) reopenPull(p *pull, by *user) error {
 }
 
 // mergedPull records that the commits are now in the base. s.mu is held.
-func (s *Server) mergedPull(p *pull, commit string, by *user) {
+func (s *Server) mergedPull(p *pullRequest, commit string, by *user) {
 	p.state, p.closed, p.merged, p.merge, p.mergedBy = "closed", s.Now(), true, commit, by
 	s.touch(p)
 	s.change(p.change("merge", by, commit))
@@ -179,13 +179,13 @@ func (s *Server) mergedPull(p *pull, commit string, by *user) {
 }
 
 // canMerge reports whether git can merge the pull request now. s.mu is held.
-func (s *Server) canMerge(p *pull) bool {
+func (s *Server) canMerge(p *pullRequest) bool {
 	_, err := s.fact(p.r, "merge-tree", "--write-tree", p.r.heads[p.base], p.headSHA)
 	return err == nil
 }
 
 // mergePullNow merges a pull request with git and moves the base. s.mu and the repository's writing are held.
-func (s *Server) mergePullNow(p *pull, by *user, method, sha, title, message string) (string, error) {
+func (s *Server) mergePullNow(p *pullRequest, by *user, method, sha, title, message string) (string, error) {
 	r := p.r
 	base := r.heads[p.base]
 	switch {
@@ -240,7 +240,7 @@ func (s *Server) mergePullNow(p *pull, by *user, method, sha, title, message str
 }
 
 // rebase copies the commits of head that are not in base onto base.
-func (s *Server) rebase(r *repo, by *user, base, head string) (string, error) {
+func (s *Server) rebase(r *repository, by *user, base, head string) (string, error) {
 	work, err := os.MkdirTemp(s.hooks, "work")
 	if err != nil {
 		return "", err
@@ -259,17 +259,17 @@ func (s *Server) rebase(r *repo, by *user, base, head string) (string, error) {
 }
 
 // pullURL returns the URL of a pull request in the API.
-func (s *Server) pullURL(p *pull) string {
+func (s *Server) pullURL(p *pullRequest) string {
 	return s.repoURL(p.r) + "/pulls/" + strconv.Itoa(p.number)
 }
 
 // pullPage returns the URL of a pull request's page.
-func (s *Server) pullPage(p *pull) string {
+func (s *Server) pullPage(p *pullRequest) string {
 	return s.URL() + "/" + s.Account + "/" + p.r.name + "/pull/" + strconv.Itoa(p.number)
 }
 
 // association returns an author's association with the repository.
-func (s *Server) association(r *repo, u *user) string {
+func (s *Server) association(r *repository, u *user) string {
 	switch {
 	case u.kind == "Bot":
 		return "NONE"
@@ -289,7 +289,7 @@ func (s *Server) usersObject(list []*user) []any {
 	return all
 }
 
-func (s *Server) labelsObject(p *pull) []any {
+func (s *Server) labelsObject(p *pullRequest) []any {
 	all := []any{}
 	for i, name := range p.labels {
 		all = append(all, object{"id": p.id*100 + int64(i), "node_id": node("LA", p.id),
@@ -300,7 +300,7 @@ func (s *Server) labelsObject(p *pull) []any {
 }
 
 // pullObject returns the JSON of a pull request in a list. s.mu is held.
-func (s *Server) pullObject(p *pull) object {
+func (s *Server) pullObject(p *pullRequest) object {
 	api, html, issue := s.pullURL(p), s.pullPage(p), s.repoURL(p.r)+"/issues/"+strconv.Itoa(p.number)
 	side := func(branch, sha string) object {
 		return object{"label": s.Account + ":" + branch, "ref": branch, "sha": sha,
@@ -335,7 +335,7 @@ func (s *Server) pullObject(p *pull) object {
 		"author_association": s.association(p.r, p.author), "auto_merge": nil, "active_lock_reason": nil}
 }
 
-func (p *pull) mergedAt() time.Time {
+func (p *pullRequest) mergedAt() time.Time {
 	if p.merged {
 		return p.closed
 	}
@@ -343,7 +343,7 @@ func (p *pull) mergedAt() time.Time {
 }
 
 // wholePull returns the complete JSON of a pull request. s.mu is held.
-func (s *Server) wholePull(p *pull) object {
+func (s *Server) wholePull(p *pullRequest) object {
 	o := s.pullObject(p)
 	o["merged"], o["merged_by"], o["rebaseable"], o["maintainer_can_modify"] = p.merged, nil, nil, false
 	if p.mergedBy != nil {
@@ -370,7 +370,7 @@ func (s *Server) wholePull(p *pull) object {
 }
 
 // emitPull emits a pull_request event. s.mu is held.
-func (s *Server) emitPull(p *pull, action string, by *user, more object) {
+func (s *Server) emitPull(p *pullRequest, action string, by *user, more object) {
 	o := object{"action": action, "number": p.number, "pull_request": s.wholePull(p), "repository": s.repoObject(p.r)}
 	for name, v := range more {
 		o[name] = v
@@ -394,7 +394,7 @@ func (c *call) pulls() answer {
 		c.s.complain("%s: head=%s without an owner, which GitHub takes for no filter at all", c.r.URL.Path, head)
 		query.Del("head")
 	}
-	list := []*pull{}
+	list := []*pullRequest{}
 	for _, p := range c.repo.pulls {
 		if (state == "all" || p.state == state) && (query.Get("base") == "" || p.base == query.Get("base")) &&
 			(query.Get("head") == "" || strings.EqualFold(query.Get("head"), c.s.Account+":"+p.head)) {
@@ -402,7 +402,7 @@ func (c *call) pulls() answer {
 		}
 	}
 	if query.Get("sort") == "updated" {
-		slices.SortStableFunc(list, func(a, b *pull) int { return a.updated.Compare(b.updated) })
+		slices.SortStableFunc(list, func(a, b *pullRequest) int { return a.updated.Compare(b.updated) })
 	}
 	if up := query.Get("direction") == "asc"; !up {
 		slices.Reverse(list)
@@ -634,7 +634,7 @@ func (c *call) reviewers(add bool) answer {
 }
 
 // requestReview adds or removes requests for review. s.mu is held.
-func (s *Server) requestReview(p *pull, by *user, who []*user, add bool) {
+func (s *Server) requestReview(p *pullRequest, by *user, who []*user, add bool) {
 	for _, u := range who {
 		at, action := slices.Index(p.requested, u), "review_requested"
 		switch {

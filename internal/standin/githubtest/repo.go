@@ -16,8 +16,8 @@ import (
 	"github.com/ramus-dev/ramus/internal/standin/githost"
 )
 
-// repo is a repository with all its objects.
-type repo struct {
+// repository is a repository with all its objects.
+type repository struct {
 	s    *Server
 	id   int64
 	name string
@@ -34,8 +34,8 @@ type repo struct {
 	facts     map[string]fact // see Server.fact
 	protected map[string]bool
 	numbers   int
-	pulls     []*pull // oldest first
-	checks    []*check
+	pulls     []*pullRequest // oldest first
+	checks    []*checkRun
 	statuses  []*commitStatus // oldest first
 	runs      []*workflowRun
 }
@@ -44,7 +44,7 @@ type repo struct {
 const epoch = "2020-01-01T00:00:00Z"
 
 // repo returns a repository. It also finds one that has appeared below Root. s.mu is held.
-func (s *Server) repo(name string) *repo {
+func (s *Server) repo(name string) *repository {
 	for known, r := range s.state.repos {
 		if strings.EqualFold(known, name) {
 			return r
@@ -56,7 +56,7 @@ func (s *Server) repo(name string) *repo {
 	if _, err := os.Stat(s.Dir(name) + "/HEAD"); err != nil {
 		return nil
 	}
-	r := &repo{s: s, id: s.id(), name: name, dir: s.Dir(name), main: "main", roles: map[string]string{},
+	r := &repository{s: s, id: s.id(), name: name, dir: s.Dir(name), main: "main", roles: map[string]string{},
 		protected: map[string]bool{}}
 	if head, err := s.run(r.dir, nil, "symbolic-ref", "--short", "HEAD"); err == nil {
 		r.main = head
@@ -71,7 +71,7 @@ func (s *Server) repo(name string) *repo {
 }
 
 // role returns a user's role in this repository, or the user's role in all.
-func (r *repo) role(u *user) string {
+func (r *repository) role(u *user) string {
 	everybody := ""
 	if r.public {
 		everybody = "read"
@@ -80,7 +80,7 @@ func (r *repo) role(u *user) string {
 }
 
 // follow finds the branches that by has moved, and applies the consequences. s.mu is held.
-func (s *Server) follow(r *repo, by *user) error {
+func (s *Server) follow(r *repository, by *user) error {
 	now, err := s.host().Heads(r.dir)
 	if err != nil {
 		return err
@@ -103,7 +103,7 @@ func (s *Server) follow(r *repo, by *user) error {
 }
 
 // branchMoved emits the events of a moved branch, and updates its pull requests as GitHub does. s.mu is held.
-func (s *Server) branchMoved(r *repo, branch, from, to string, by *user) {
+func (s *Server) branchMoved(r *repository, branch, from, to string, by *user) {
 	s.emitPush(r, branch, from, to, by)
 	arrived := s.between(r, from, to)
 	for _, p := range r.pulls {
@@ -143,7 +143,7 @@ func (s *Server) userObject(u *user) object {
 }
 
 // repoObject returns the JSON of a repository. s.mu is held.
-func (s *Server) repoObject(r *repo) object {
+func (s *Server) repoObject(r *repository) object {
 	full := s.Account + "/" + r.name
 	html, api := s.URL()+"/"+full, s.API()+"repos/"+full
 	o := object{"id": r.id, "node_id": node("R", r.id), "name": r.name, "full_name": full, "private": true,
@@ -187,7 +187,7 @@ func (s *Server) repoObject(r *repo) object {
 }
 
 // repoFor is repoObject with the permissions of the requester.
-func (c *call) repoFor(r *repo) object {
+func (c *call) repoFor(r *repository) object {
 	o := c.s.repoObject(r)
 	role := "read"
 	if !c.who.app {
@@ -314,7 +314,7 @@ func (c *call) branch() answer {
 // repoURL returns the URL of the repository in the API.
 func (c *call) repoURL() string { return c.s.repoURL(c.repo) }
 
-func (s *Server) repoURL(r *repo) string { return s.API() + "repos/" + s.Account + "/" + r.name }
+func (s *Server) repoURL(r *repository) string { return s.API() + "repos/" + s.Account + "/" + r.name }
 
 func (c *call) getRef() answer {
 	branch, is := strings.CutPrefix(c.value("ref"), "heads/")
@@ -367,7 +367,7 @@ func (c *call) commit() answer {
 }
 
 // commitObject returns the JSON of a commit.
-func (s *Server) commitObject(r *repo, sha string) object {
+func (s *Server) commitObject(r *repository, sha string) object {
 	out, err := s.fact(r, "show", "-s", "--format=%T%n%P%n%an%n%ae%n%aI%n%cn%n%ce%n%cI%n%B", sha)
 	f := strings.SplitN(out, "\n", 9)
 	if err != nil || len(f) < 9 {
@@ -395,7 +395,7 @@ func (s *Server) byEmail(email string) *user {
 }
 
 // pushCommit returns the JSON of a commit in a push event.
-func (s *Server) pushCommit(r *repo, sha string) object {
+func (s *Server) pushCommit(r *repository, sha string) object {
 	o := s.commitObject(r, sha)
 	inner, isCommit := o["commit"].(object)
 	if !isCommit {
@@ -444,7 +444,7 @@ func count(n int, what string) string {
 const maxCommits = 2048
 
 // between lists the commits that a branch gained by a move, the oldest first. s.mu is held.
-func (s *Server) between(r *repo, from, to string) []string {
+func (s *Server) between(r *repository, from, to string) []string {
 	if to == "" {
 		return nil
 	}
@@ -466,7 +466,7 @@ func (s *Server) between(r *repo, from, to string) []string {
 }
 
 // emitPush emits the push event of a branch. s.mu is held.
-func (s *Server) emitPush(r *repo, branch, from, to string, by *user) {
+func (s *Server) emitPush(r *repository, branch, from, to string, by *user) {
 	commits := []any{}
 	var head any
 	if to != "" {

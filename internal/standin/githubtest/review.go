@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// review is one review. A single comment on a line belongs to a review of its own.
-type review struct {
+// pullReview is one review. A single comment on a line belongs to a review of its own.
+type pullReview struct {
 	id        int64
 	user      *user
 	state     string // in the API's form, APPROVED …
@@ -22,7 +22,7 @@ type review struct {
 
 // lineComment is a comment on a line, or on a whole file.
 type lineComment struct {
-	p        *pull
+	p        *pullRequest
 	id       int64
 	review   int64
 	reply    int64 // the first comment of the thread
@@ -52,7 +52,7 @@ type draftComment struct {
 }
 
 // newLine checks a comment against the diff. s.mu is held.
-func (s *Server) newLine(p *pull, by *user, d draftComment, wholeFile bool) (*lineComment, error) {
+func (s *Server) newLine(p *pullRequest, by *user, d draftComment, wholeFile bool) (*lineComment, error) {
 	c := &lineComment{p: p, user: by, body: d.Body, path: d.Path, side: strings.ToUpper(cmp.Or(d.Side, "RIGHT")),
 		line: d.Line, start: d.StartLine,
 		commit: p.headSHA, created: s.Now(), updated: s.Now()}
@@ -80,8 +80,8 @@ func (s *Server) newLine(p *pull, by *user, d draftComment, wholeFile bool) (*li
 }
 
 // addReview submits a review with its comments. s.mu is held.
-func (s *Server) addReview(p *pull, by *user, state, body, commit string, comments []*lineComment) *review {
-	v := &review{id: s.id(), user: by, state: state, body: body, commit: cmp.Or(commit, p.headSHA), submitted: s.Now()}
+func (s *Server) addReview(p *pullRequest, by *user, state, body, commit string, comments []*lineComment) *pullReview {
+	v := &pullReview{id: s.id(), user: by, state: state, body: body, commit: cmp.Or(commit, p.headSHA), submitted: s.Now()}
 	p.reviews = append(p.reviews, v)
 	for _, c := range comments {
 		c.id, c.review = s.id(), v.id
@@ -116,7 +116,7 @@ func (s *Server) addReview(p *pull, by *user, state, body, commit string, commen
 }
 
 // addReply replies in a comment's thread. s.mu is held.
-func (s *Server) addReply(p *pull, by *user, to int64, body string) (*lineComment, error) {
+func (s *Server) addReply(p *pullRequest, by *user, to int64, body string) (*lineComment, error) {
 	at := slices.IndexFunc(p.lines, func(c *lineComment) bool { return c.id == to })
 	if at < 0 {
 		return nil, notFound
@@ -170,7 +170,7 @@ func (s *Server) threadNode(top *lineComment) object {
 }
 
 // reviewObject returns the JSON of a review. s.mu is held.
-func (s *Server) reviewObject(p *pull, v *review) object {
+func (s *Server) reviewObject(p *pullRequest, v *pullReview) object {
 	html := fmt.Sprintf("%s#pullrequestreview-%d", s.pullPage(p), v.id)
 	return object{"id": v.id, "node_id": node("PRR", v.id), "user": s.userObject(v.user), "body": v.body,
 		"state": v.state, "html_url": html,
@@ -234,7 +234,7 @@ func (c *call) reviews() answer {
 }
 
 // theReview returns the review of the path.
-func (c *call) theReview() (*pull, *review, *answer) {
+func (c *call) theReview() (*pullRequest, *pullReview, *answer) {
 	p, a := c.thePull()
 	if a != nil {
 		return nil, nil, a
@@ -274,7 +274,7 @@ func (c *call) reviewComments() answer {
 var states = map[string]string{"APPROVE": "APPROVED", "REQUEST_CHANGES": "CHANGES_REQUESTED", "COMMENT": "COMMENTED"}
 
 // judge refuses an invalid review.
-func judge(p *pull, by *user, state, body string, comments int) error {
+func judge(p *pullRequest, by *user, state, body string, comments int) error {
 	switch {
 	case by == p.author && state == "APPROVED":
 		return unprocessable("Can not approve your own pull request")
@@ -342,7 +342,7 @@ func (c *call) dismiss() answer {
 }
 
 // dismissReview dismisses a review. s.mu is held.
-func (s *Server) dismissReview(p *pull, v *review, by *user, message string) error {
+func (s *Server) dismissReview(p *pullRequest, v *pullReview, by *user, message string) error {
 	if v.state != "APPROVED" && v.state != "CHANGES_REQUESTED" {
 		return unprocessable("Can not dismiss a " + strings.ToLower(v.state) + " pull request review")
 	}
@@ -357,7 +357,7 @@ func (s *Server) dismissReview(p *pull, v *review, by *user, message string) err
 }
 
 // listLines responds with comments, sorted and cut as the query requires.
-func (c *call) listLines(of []*pull) answer {
+func (c *call) listLines(of []*pullRequest) answer {
 	since, a := c.newer()
 	if a != nil {
 		return *a
@@ -392,7 +392,7 @@ func (c *call) lineComments() answer {
 	if a != nil {
 		return *a
 	}
-	return c.listLines([]*pull{p})
+	return c.listLines([]*pullRequest{p})
 }
 
 func (c *call) allLineComments() answer { return c.listLines(c.repo.pulls) }

@@ -135,7 +135,7 @@ type call struct {
 	body   []byte
 	values map[string]string // of the path
 	who    *actor            // nil for the App itself
-	repo   *repo             // for routes that have one
+	repo   *repository       // for routes that have one
 	lost   bool              // the response is not sent
 	header http.Header       // of the response, in addition to its own
 }
@@ -378,7 +378,7 @@ func (c *call) enter(rt *route) *answer {
 }
 
 // sees reports whether a token covers a repository. s.mu is held.
-func (s *Server) sees(who *actor, r *repo) bool {
+func (s *Server) sees(who *actor, r *repository) bool {
 	if who.repos != nil && !slices.ContainsFunc(who.repos, func(name string) bool { return strings.EqualFold(name, r.name) }) {
 		return false
 	}

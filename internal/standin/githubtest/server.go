@@ -84,9 +84,9 @@ type Server struct {
 type state struct {
 	weather    Weather
 	faults     []*Fault
-	users      map[string]*user  // by login
-	roles      map[string]string // in all repositories, by login
-	repos      map[string]*repo  // by name
+	users      map[string]*user       // by login
+	roles      map[string]string      // in all repositories, by login
+	repos      map[string]*repository // by name
 	tokens     map[string]*actor
 	codes      map[string]*signIn // of OAuth
 	minted     []string
@@ -208,7 +208,7 @@ func (s *Server) Start(ctx context.Context) (err error) {
 	}
 	s.ctx, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	s.moved = make(chan struct{})
-	s.state = state{users: map[string]*user{}, roles: map[string]string{}, repos: map[string]*repo{},
+	s.state = state{users: map[string]*user{}, roles: map[string]string{}, repos: map[string]*repository{},
 		tokens: map[string]*actor{}, codes: map[string]*signIn{},
 		budgets: map[string]*budget{}, ids: 1000}
 	s.user(s.Account, "Organization")
