@@ -177,7 +177,7 @@ func (w *world) newEngine(log *slog.Logger) containers.Engine {
 
 func (w *world) stop(keep bool) {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
 	if w.x == nil { // the engine cannot run here, so start gave up
 		return
