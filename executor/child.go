@@ -74,7 +74,7 @@ func (x *Executor) child(ctx context.Context, parent *liveRun, s workflow.Step) 
 	r.Branch, r.Head = r.Caller.Branch(), r.Start
 	r = live.CleanRun(x.Secrets, r) // templates may have put a secret together
 	c := &childRun{x: x, parent: parent, name: r.Name(), own: !s.Sub.InheritBranch}
-	ref, err := x.claim(ctx, &plan{run: r, repo: repo, files: files, fresh: c.own}, "")
+	ref, err := x.claimRun(ctx, &plan{run: r, repo: repo, files: files, fresh: c.own}, "")
 	if errors.Is(err, errClaimed) {
 		kept, err := x.Run(ctx, r.Name())
 		if err != nil {

@@ -54,7 +54,7 @@ func (x *Executor) claimIdle(ctx context.Context, kind record.Kind, r record.Req
 	p := &plan{repo: repo, run: record.Run{ID: r.Key, Caller: r.Caller, Kind: kind, Record: rec, Repo: repo.Name(),
 		Base: r.Base, Branch: r.Caller.Branch(),
 		Origin: r.Origin, Asker: r.Asker, Input: r.Input, State: record.StateSubmitted, CreatedAt: x.Now().UTC()}}
-	_, err = x.claim(ctx, p, "")
+	_, err = x.claimRun(ctx, p, "")
 	if errors.Is(err, errClaimed) {
 		run, err := x.claimed(ctx, p)
 		return run, false, err
@@ -138,7 +138,7 @@ func (x *Executor) Begin(ctx context.Context, run string, r record.Request) (rec
 		}
 		defer release()
 	}
-	ref, err = x.claim(ctx, p, ref)
+	ref, err = x.claimRun(ctx, p, ref)
 	if errors.Is(err, errClaimed) {
 		return held, fmt.Errorf("cannot begin %s: %w: somebody else began or ended it", run, record.ErrConflict)
 	}
@@ -291,7 +291,7 @@ func (x *Executor) Tell(ctx context.Context, run string, data json.RawMessage) e
 	told := gitd.NewCommit{From: ref, Parents: []gitd.Hash{ref}, Put: []gitd.File{{Path: "run.json", Content: text}},
 		Author: x.Bot, Committer: x.Bot, When: x.Now(),
 		Message: fmt.Sprintf("%s: told\n\n%s: %s\n%s: %s\n", r.Name(), record.TrailerCaller, r.Caller, record.TrailerRun, r.ID)}
-	if err := x.tell(ctx, repo, name, ref, told); err != nil {
+	if err := x.moveEndedRef(ctx, repo, name, ref, told); err != nil {
 		return fmt.Errorf("cannot record that %s is told: %w", r.Name(), err)
 	}
 	if x.Observer != nil {
@@ -300,8 +300,8 @@ func (x *Executor) Tell(ctx context.Context, run string, data json.RawMessage) e
 	return x.Index.Put(r)
 }
 
-// tell moves the ref of a run that ended to a commit. If the run was sealed, this is its next seal.
-func (x *Executor) tell(ctx context.Context, repo *gitd.Repo, ref string, was gitd.Hash, told gitd.NewCommit) error {
+// moveEndedRef moves the ref of a run that ended to a commit. If the run was sealed, this is its next seal.
+func (x *Executor) moveEndedRef(ctx context.Context, repo *gitd.Repo, ref string, was gitd.Hash, told gitd.NewCommit) error {
 	_, err := repo.Entry(ctx, string(was), record.ManifestPath)
 	if err == nil {
 		_, err = x.Chain.Seal(ctx, repo, ref, was, told)
@@ -320,9 +320,9 @@ func (x *Executor) tell(ctx context.Context, repo *gitd.Repo, ref string, was gi
 // errClaimed is the error of a claim that another request made first.
 var errClaimed = errors.New("claimed already")
 
-// claim makes the run's ref, and with it the branch of a new caller. The ref is made against zero, or moved from old, where an
+// claimRun makes the run's ref, and with it the branch of a new caller. The ref is made against zero, or moved from old, where an
 // earlier claim left it. The request that does so owns the run.
-func (x *Executor) claim(ctx context.Context, p *plan, old gitd.Hash) (gitd.Hash, error) {
+func (x *Executor) claimRun(ctx context.Context, p *plan, old gitd.Hash) (gitd.Hash, error) {
 	var parents []gitd.Hash
 	if old != "" {
 		parents = []gitd.Hash{old}

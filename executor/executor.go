@@ -168,7 +168,7 @@ func (x *Executor) Open(ctx context.Context) error {
 		x.Settings = new(settings.Reader)
 		x.Settings.SetBounds(x.bounds())
 	}
-	x.life.begin(ctx)
+	x.life.beginLife(ctx)
 	x.Reader = runs.Reader{Context: x.life.ctx, Git: x.Git, Fleet: x.Fleet, Live: &x.runs}
 	x.Folder = &live.Folder{Dir: filepath.Join(x.Data, "live"), Secrets: x.Secrets, Now: x.Now}
 	if err := os.MkdirAll(x.Folder.Dir, 0o700); err != nil {

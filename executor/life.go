@@ -17,8 +17,8 @@ type lifetime struct {
 	over bool
 }
 
-// begin begins the lifetime, with the values of ctx.
-func (l *lifetime) begin(ctx context.Context) {
+// beginLife begins the lifetime, with the values of ctx.
+func (l *lifetime) beginLife(ctx context.Context) {
 	l.ctx, l.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 }
 

@@ -156,7 +156,7 @@ func (x *Executor) submit(ctx context.Context, r record.Request, a *live.Attenda
 		}
 		defer release()
 	}
-	ref, err := x.claim(ctx, p, "")
+	ref, err := x.claimRun(ctx, p, "")
 	if errors.Is(err, errClaimed) {
 		// The index did not have the run. Its ref counts.
 		run, err := x.claimed(ctx, p)

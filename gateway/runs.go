@@ -54,7 +54,7 @@ func (api *runsAPI) Routes() []route.Route {
 			Summary: "Start a failed run again where it failed", Response: record.Run{}, Handle: api.retry},
 		{Method: "POST", Pattern: "/api/runs/{run}/say", Access: route.AccessWrite,
 			Summary: "Say something to a run's agent, for its next turn; with a key, once however often it is sent",
-			Request: record.Prompt{}, Response: record.Run{}, Body: promptBody, Handle: api.say},
+			Request: record.Prompt{}, Response: record.Run{}, Body: promptBody, Handle: api.sayPrompt},
 		{Method: "POST", Pattern: "/api/runs/{run}/decide", Access: route.AccessWrite,
 			Summary: "Answer the question a run waits with", Request: record.Decision{}, Response: record.Run{},
 			Handle: api.decide},
@@ -276,7 +276,7 @@ func (api *runsAPI) decide(c *route.Call) error {
 	return c.Reply(r)
 }
 
-func (api *runsAPI) say(c *route.Call) error {
+func (api *runsAPI) sayPrompt(c *route.Call) error {
 	var p record.Prompt
 	if err := c.ReadJSON(&p); err != nil {
 		return err

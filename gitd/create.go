@@ -90,7 +90,7 @@ func (s *Server) createWith(ctx context.Context, name string, fill func(dir stri
 	if err := syncfs(dir); err != nil {
 		return nil, err
 	}
-	if err := s.claim(ctx, name); err != nil {
+	if err := s.claimName(ctx, name); err != nil {
 		return nil, err
 	}
 	if err := s.moveIntoPlace(dir, place); err != nil {

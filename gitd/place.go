@@ -76,7 +76,7 @@ func (s *Server) Rename(ctx context.Context, name, to string) (*Repo, error) {
 			if err := s.checkDuty(ctx, name); err != nil {
 				return err
 			}
-			if err := s.claim(ctx, to); err != nil {
+			if err := s.claimName(ctx, to); err != nil {
 				return err
 			}
 			if err := s.moveIntoPlace(r.dir, place); err != nil {

@@ -47,7 +47,7 @@ type incoming struct {
 // receive returns an error that the client could not be told.
 func (s *Server) receive(ctx context.Context, a access, in io.Reader, ended func(), out io.Writer) error {
 	p := &incoming{s: s, a: a, out: out}
-	err := p.take(ctx, in, ended)
+	err := p.takePush(ctx, in, ended)
 	if err == nil {
 		s.tellChanged(a.name)
 		err = s.settleBase(ctx, a)
@@ -65,8 +65,8 @@ func (s *Server) tellChanged(repo string) {
 	}
 }
 
-// take reads a push and does it.
-func (p *incoming) take(ctx context.Context, in io.Reader, ended func()) error {
+// takePush reads a push and does it.
+func (p *incoming) takePush(ctx context.Context, in io.Reader, ended func()) error {
 	s, a := p.s, p.a
 	store := &pack.Spool{Dir: filepath.Join(a.dir, "objects")}
 	defer store.Close()

@@ -170,8 +170,8 @@ func (s *Server) checkDuty(ctx context.Context, repo string) error {
 	return s.Duty(ctx, repo)
 }
 
-// claim returns nil if a repository may get the name.
-func (s *Server) claim(ctx context.Context, repo string) error {
+// claimName returns nil if a repository may get the name.
+func (s *Server) claimName(ctx context.Context, repo string) error {
 	if s.Claim == nil {
 		return nil
 	}

@@ -207,7 +207,7 @@ func (e *Engine) ask(ctx context.Context, limit time.Duration, what, method, pat
 	if err != nil {
 		return fmt.Errorf("cannot %s: %w", what, err)
 	}
-	leave, err := e.asked.take(ctx, maxAsked)
+	leave, err := e.asked.takeTurn(ctx, maxAsked)
 	if err != nil {
 		return fmt.Errorf("cannot %s: %w", what, err)
 	}

@@ -47,7 +47,7 @@ var errRefused = errors.New("the pod refuses the connection")
 
 // dial is Dial, but does not ask the API server why a pod does not answer.
 func (e *Engine) dial(ctx context.Context, id string) (*link, error) {
-	leave, err := e.tried.take(ctx, maxTried)
+	leave, err := e.tried.takeTurn(ctx, maxTried)
 	if err != nil {
 		return nil, err
 	}
@@ -161,7 +161,7 @@ func (l *link) again(ctx context.Context) (*kube.Exec, int64, error) {
 
 // openAgain is open, when fewer than maxTried other links are being carried again.
 func (l *link) openAgain(ctx context.Context) (*kube.Exec, int64, error) {
-	leave, err := l.e.retied.take(ctx, maxTried)
+	leave, err := l.e.retied.takeTurn(ctx, maxTried)
 	if err != nil {
 		return nil, 0, err
 	}

@@ -96,7 +96,7 @@ func (e *Engine) ownPod(ctx context.Context, s containers.Sidecar) (string, erro
 	p := r.sidecar(s.Key, s.Owner)
 	name := p.Metadata.Name
 	e.setSidecar(name, true)
-	_, err = e.begin(ctx, p, nil, func(ctx context.Context) error {
+	_, err = e.createPod(ctx, p, nil, func(ctx context.Context) error {
 		probing, cancel := context.WithTimeout(ctx, probeWait)
 		defer cancel()
 		// Nothing is measured. The command ends with 0 if it runs.

@@ -53,7 +53,7 @@ func (e *Engine) Start(ctx context.Context, s containers.Spec) (containers.Conta
 	if err != nil {
 		return none, wrap(err)
 	}
-	made, err := e.begin(ctx, p, s.Delayed, func(ctx context.Context) error { return e.greeted(ctx, p.Metadata.Name) })
+	made, err := e.createPod(ctx, p, s.Delayed, func(ctx context.Context) error { return e.greeted(ctx, p.Metadata.Name) })
 	if err != nil {
 		return none, wrap(err)
 	}
@@ -101,9 +101,9 @@ func (e *Engine) recipe(ctx context.Context) (recipe, error) {
 	return r, nil
 }
 
-// begin creates a pod and returns when it answers. delayed, if not nil, gets the reason if no node has room. After an
+// createPod creates a pod and returns when it answers. delayed, if not nil, gets the reason if no node has room. After an
 // error the pod is removed, even if the answer to its creation was lost.
-func (e *Engine) begin(ctx context.Context, p *pod, delayed func(string),
+func (e *Engine) createPod(ctx context.Context, p *pod, delayed func(string),
 	answers func(context.Context) error) (_ *pod, err error) {
 	wait := cmp.Or(e.Wait, StartWait)
 	ctx, cancel := context.WithTimeoutCause(ctx, wait,

@@ -11,9 +11,9 @@ type turns struct {
 	room chan struct{}
 }
 
-// take waits until fewer than most have a turn, and returns the end of its own. most is the same in all calls. Returns the
+// takeTurn waits until fewer than most have a turn, and returns the end of its own. most is the same in all calls. Returns the
 // cause of ctx if that ends first.
-func (t *turns) take(ctx context.Context, most int) (leave func(), err error) {
+func (t *turns) takeTurn(ctx context.Context, most int) (leave func(), err error) {
 	t.once.Do(func() { t.room = make(chan struct{}, most) })
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)

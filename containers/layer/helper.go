@@ -139,7 +139,7 @@ func (h *Helper) tryStart(ctx context.Context) (_ *holder, err error) {
 	var held *holder
 	err = h.lift.Up(ctx, h.root, []string{strconv.Itoa(os.Getuid()), h.root}, func(ctx context.Context) (err error) {
 		if held == nil {
-			held, err = h.hold(ctx)
+			held, err = h.openHolder(ctx)
 		}
 		return err
 	})
@@ -161,8 +161,8 @@ func (h *Helper) tryStart(ctx context.Context) (_ *holder, err error) {
 	return nil, errors.Join(err, h.down(ctx))
 }
 
-// hold opens the connection that keeps the other side running.
-func (h *Helper) hold(ctx context.Context) (_ *holder, err error) {
+// openHolder opens the connection that keeps the other side running.
+func (h *Helper) openHolder(ctx context.Context) (_ *holder, err error) {
 	conn, err := h.dial(ctx)
 	if err != nil {
 		return nil, err

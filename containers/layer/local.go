@@ -241,7 +241,7 @@ func openUpper(dir int, b Binding, content contents) (int, error) {
 	t := tree{root: fd, uid: b.UID, fresh: true, content: content}
 	err = t.write(b.Fill)
 	if err == nil {
-		err = t.own(fd, 0o755)
+		err = t.giveFile(fd, 0o755)
 	}
 	if err == nil {
 		err = unix.Renameat(dir, newUpper, dir, "upper")
@@ -385,7 +385,7 @@ func (l *Local) fill(ctx context.Context, dir string, uid int, files []File, con
 	}
 	defer unix.Close(fd)
 	t := tree{root: fd, uid: uid, fresh: true, content: content}
-	if err := errors.Join(t.write(files), t.own(fd, 0o755)); err != nil {
+	if err := errors.Join(t.write(files), t.giveFile(fd, 0o755)); err != nil {
 		return wrap(err)
 	}
 	return nil
@@ -402,7 +402,7 @@ func (l *Local) Own(ctx context.Context, dir string, uid int) error {
 		return wrap(err)
 	}
 	defer unix.Close(fd)
-	if err := own(ctx, fd, uid); err != nil {
+	if err := giveToUser(ctx, fd, uid); err != nil {
 		return wrap(err)
 	}
 	return nil

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// own gives an open folder and everything below it to a user.
-func own(ctx context.Context, root, uid int) error {
+// giveToUser gives an open folder and everything below it to a user.
+func giveToUser(ctx context.Context, root, uid int) error {
 	dir, err := openAt(root, ".", unix.O_RDONLY|unix.O_DIRECTORY, inside)
 	if err != nil {
 		return err

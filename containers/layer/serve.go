@@ -151,7 +151,7 @@ func (s *server) serve(ctx context.Context, conn *net.UnixConn) {
 		return
 	}
 	if r.Op == opHold {
-		s.hold(conn, in)
+		s.keepRunning(conn, in)
 		return
 	}
 	select {
@@ -191,8 +191,8 @@ func (s *server) answer(conn *net.UnixConn, a answer, f *os.File) {
 	send(conn, b, f) // an error means that the Helper is gone
 }
 
-// hold keeps the server running as long as the connection.
-func (s *server) hold(conn *net.UnixConn, in io.Reader) {
+// keepRunning keeps the server running as long as the connection.
+func (s *server) keepRunning(conn *net.UnixConn, in io.Reader) {
 	s.held()
 	conn.SetReadDeadline(time.Time{})
 	s.answer(conn, answer{}, nil)

@@ -100,7 +100,7 @@ func (t *tree) makeFolder(at int, name string) (int, error) {
 		return -1, oerr
 	}
 	if err == nil {
-		err = t.own(fd, 0o755)
+		err = t.giveFile(fd, 0o755)
 	} else {
 		err = nil // another process made the folder, with the mode of its choice
 	}
@@ -111,7 +111,7 @@ func (t *tree) makeFolder(at int, name string) (int, error) {
 	return fd, nil
 }
 
-func (t *tree) own(fd int, mode uint32) error {
+func (t *tree) giveFile(fd int, mode uint32) error {
 	if err := unix.Fchown(fd, t.uid, t.uid); err != nil {
 		return err
 	}
@@ -190,7 +190,7 @@ func (t *tree) makeFile(dir int, name string, i int, f File) (err error) {
 	if f.Exec {
 		mode = 0o755
 	}
-	return t.own(fd, mode)
+	return t.giveFile(fd, mode)
 }
 
 // open opens the content of a file or link.

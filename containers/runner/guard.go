@@ -182,7 +182,7 @@ func (s *server) watchGuard(c *command, names []string, conn *os.File) {
 		args, err := g.read(n)
 		switch {
 		case errors.Is(err, errTooLong):
-			s.user.do(func() { tell(int(n.pid), "ramus: "+err.Error()+"\n") })
+			s.user.do(func() { writeToStderr(int(n.pid), "ramus: "+err.Error()+"\n") })
 			g.answer(n.id, unix.E2BIG)
 		case err != nil:
 			g.answer(n.id, unix.EPERM)
@@ -280,7 +280,7 @@ func (g *guarded) ask(pid int, args []string) unix.Errno {
 			}
 			continue
 		}
-		g.s.user.do(func() { tell(pid, "ramus: "+why+"\n") })
+		g.s.user.do(func() { writeToStderr(pid, "ramus: "+why+"\n") })
 		return unix.EACCES
 	}
 }
@@ -301,9 +301,9 @@ func (g *guarded) askOnce(body []byte) (status int, why string) {
 	return resp.StatusCode, strings.TrimSpace(string(text))
 }
 
-// tell writes a text to the stderr of a process, if that does not wait. It runs on the user thread, so that it opens nothing that
+// writeToStderr writes a text to the stderr of a process, if that does not wait. It runs on the user thread, so that it opens nothing that
 // the process could not.
-func tell(pid int, text string) {
+func writeToStderr(pid int, text string) {
 	fd, err := unix.Open(fmt.Sprintf("/proc/%d/fd/2", pid), unix.O_WRONLY|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_APPEND|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return

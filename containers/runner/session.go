@@ -145,7 +145,7 @@ func (v *visit) answer(ctx context.Context, text string) {
 	}
 	var payload []byte
 	if c.stdout.window > 0 {
-		payload = v.begin(c, r)
+		payload = v.beginAttachment(c, r)
 		defer c.brake.remove(v)
 	}
 	v.command.Store(c)
@@ -167,9 +167,9 @@ func (v *visit) answer(ctx context.Context, text string) {
 	input.Wait()
 }
 
-// begin begins an attachment to a command with a window. It returns the [Started] of the attachment.
-func (v *visit) begin(c *command, r *Request) []byte {
-	r.Stdout = max(r.Stdout, c.stdout.begin())
+// beginAttachment begins an attachment to a command with a window. It returns the [Started] of the attachment.
+func (v *visit) beginAttachment(c *command, r *Request) []byte {
+	r.Stdout = max(r.Stdout, c.stdout.firstOffset())
 	if r.Hold > 0 {
 		v.hold = r.Hold
 		c.brake.set(v, r.Stdout+r.Hold)

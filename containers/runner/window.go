@@ -13,8 +13,8 @@ const MaxWindow = 64 << 20
 // errOverwritten is the error of a read before the beginning of a window.
 var errOverwritten = errors.New("the output is no longer kept")
 
-// begin returns the offset of the first byte that can be read.
-func (s *spool) begin() int64 {
+// firstOffset returns the offset of the first byte that can be read.
+func (s *spool) firstOffset() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.base

@@ -338,8 +338,8 @@ func inWords(e *sdk.RequestError) string {
 	return fmt.Sprintf("%s (%d)", text, e.Code)
 }
 
-// begin counts a call to the client. Returns false if the connection is closed.
-func (c *Conn) begin() bool {
+// countCall counts a call to the client. Returns false if the connection is closed.
+func (c *Conn) countCall() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
@@ -353,7 +353,7 @@ func (c *Conn) begin() bool {
 // passes on.
 func (c *Conn) handle(ctx context.Context, method string, params json.RawMessage) (any, *sdk.RequestError) {
 	defer c.lines.handled(method == sdk.ClientMethodSessionUpdate)
-	if !c.begin() {
+	if !c.countCall() {
 		return nil, sdk.NewRequestCancelled(nil)
 	}
 	defer c.handlers.Done()

@@ -90,12 +90,12 @@ func (l *lines) next() ([]byte, error) {
 	case e.Method == "": // an answer, which the SDK drops unless a request waits for it
 	case e.ID != nil:
 		if err = l.settle(); err == nil {
-			err = l.take(l.requests)
+			err = l.takeLine(l.requests)
 		}
 	case e.Method == "$/cancel_request":
 	case e.Method == sdk.ClientMethodSessionUpdate:
 		update = true
-		err = l.take(l.notes)
+		err = l.takeLine(l.notes)
 	default:
 		line = nil // a notification that this package does not know
 	}
@@ -106,7 +106,7 @@ func (l *lines) next() ([]byte, error) {
 	return line, nil
 }
 
-func (l *lines) take(slots chan struct{}) error {
+func (l *lines) takeLine(slots chan struct{}) error {
 	select {
 	case slots <- struct{}{}:
 		return nil

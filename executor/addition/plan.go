@@ -97,7 +97,7 @@ func (p *Planner) Plan(ctx context.Context, w Wish) (*Plan, []record.Addition, e
 		}
 		repo, err := p.Git.Repo(a.Repo)
 		if err == nil {
-			a, err = p.begin(ctx, repo, a.Base, w.From)
+			a, err = p.beginAddition(ctx, repo, a.Base, w.From)
 		}
 		if err != nil {
 			return nil, nil, fmt.Errorf("cannot begin in %s: %w; `ramus rm` removes the caller from its other repositories",
@@ -127,7 +127,7 @@ func (p *Planner) Plan(ctx context.Context, w Wish) (*Plan, []record.Addition, e
 		base, err := repo.Base(ctx)
 		var a record.Addition
 		if err == nil {
-			a, err = p.begin(ctx, repo, base, base)
+			a, err = p.beginAddition(ctx, repo, base, base)
 		}
 		if err != nil {
 			return nil, nil, fmt.Errorf("cannot begin in %s: %w", name, err)
@@ -153,8 +153,8 @@ func (p *Planner) check(home, name string) error {
 // nested reports whether one of two names is a folder of the other.
 func nested(a, b string) bool { return strings.HasPrefix(a, b+"/") || strings.HasPrefix(b, a+"/") }
 
-// begin returns an additional repository in which a run begins at the tip of a branch.
-func (p *Planner) begin(ctx context.Context, repo *gitd.Repo, base, branch string) (a record.Addition, err error) {
+// beginAddition returns an additional repository in which a run begins at the tip of a branch.
+func (p *Planner) beginAddition(ctx context.Context, repo *gitd.Repo, base, branch string) (a record.Addition, err error) {
 	a = record.Addition{Repo: repo.Name(), Base: base}
 	if a.BaseCommit, err = repo.Resolve(ctx, "refs/heads/"+base); err != nil {
 		return a, err

@@ -11,12 +11,12 @@ func TestGranted(t *testing.T) {
 	var g granted
 	g.add(record.Command{Shell: "git push"})
 	for _, args := range [][]string{{"sh", "-c", "git push -f"}, {"sh", "-x", "git push"}, {"env", "-c", "git push"}} {
-		if g.take(record.Command{Args: args}) {
+		if g.takePermission(record.Command{Args: args}) {
 			t.Errorf("%q is permitted", args)
 		}
 	}
 	shell := record.Command{Args: []string{"/bin/bash", "-lc", "git push"}}
-	if !g.take(shell) || g.take(shell) {
+	if !g.takePermission(shell) || g.takePermission(shell) {
 		t.Error("it is not permitted once")
 	}
 }

@@ -70,7 +70,7 @@ func (k *Process) permitTerminal(ctx context.Context, c record.Command) error {
 	k.mu.Lock()
 	t := k.heard
 	k.mu.Unlock()
-	if t == nil || k.granted.take(c) || !t.turn.Judge(c) {
+	if t == nil || k.granted.takePermission(c) || !t.turn.Judge(c) {
 		return nil // without a turn nothing was said to the agent, so that its own preparations run
 	}
 	return k.permit(ctx, t, c)
@@ -93,8 +93,8 @@ func (g *granted) add(c record.Command) {
 	}
 }
 
-// take reports whether a command was permitted. It is permitted once.
-func (g *granted) take(c record.Command) bool {
+// takePermission reports whether a command was permitted. It is permitted once.
+func (g *granted) takePermission(c record.Command) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	at := slices.Index(g.list, lineOf(c))

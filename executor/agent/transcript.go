@@ -139,7 +139,7 @@ func (t *transcript) update(u acp.Update) {
 	switch u.Kind {
 	case acp.UpdateMessage:
 		t.endThought()
-		t.say(u.Text)
+		t.addMessage(u.Text)
 		return
 	case acp.UpdateThought:
 		if room := maxData - t.thought.Len(); room > 0 {
@@ -298,8 +298,8 @@ func (t *transcript) emit(kind, message string, data json.RawMessage) {
 	_ = t.turn.Emit(e) // the run's own events will meet the same error
 }
 
-// say adds a piece of the agent's message.
-func (t *transcript) say(text string) {
+// addMessage adds a piece of the agent's message.
+func (t *transcript) addMessage(text string) {
 	if text == "" {
 		return
 	}

@@ -291,7 +291,7 @@ func (w *writer) open(path string) (smallFile, error) {
 
 // copy writes the first bytes of a file to the snapshot.
 func (w *writer) copy(ctx context.Context, path string, from io.Reader, size int64, mode fs.FileMode) error {
-	name := w.place(path)
+	name := w.pathOf(path)
 	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
 		return err
 	}
@@ -321,8 +321,8 @@ func (r reader) Read(b []byte) (int, error) {
 	return r.from.Read(b)
 }
 
-// place returns the path of a file in the snapshot.
-func (w *writer) place(path string) string {
+// pathOf returns the path of a file in the snapshot.
+func (w *writer) pathOf(path string) string {
 	return filepath.Join(w.dir, dataName, filepath.FromSlash(path))
 }
 
@@ -333,7 +333,7 @@ func (w *writer) share(ctx context.Context, path string) (bool, error) {
 	if !ok {
 		return false, nil
 	}
-	old, name := filepath.Join(w.shared, dataName, filepath.FromSlash(path)), w.place(path)
+	old, name := filepath.Join(w.shared, dataName, filepath.FromSlash(path)), w.pathOf(path)
 	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
 		return false, err
 	}

@@ -34,7 +34,7 @@ func (w *writer) repo(ctx context.Context, st gitd.RepoState) error {
 			}
 		}
 	}
-	if err := st.CopyTo(ctx, w.place(name), had); err != nil {
+	if err := st.CopyTo(ctx, w.pathOf(name), had); err != nil {
 		return err
 	}
 	w.manifest.Repos = append(w.manifest.Repos, RepoInfo{Name: st.Repo.Name(), Refs: len(st.Refs)})
@@ -79,8 +79,8 @@ func (w *writer) listNew(ctx context.Context, repo string) error {
 	for _, f := range w.manifest.Files {
 		known[f.Path] = true
 	}
-	root := w.place("")
-	return filepath.WalkDir(w.place(repo), func(file string, d fs.DirEntry, err error) error {
+	root := w.pathOf("")
+	return filepath.WalkDir(w.pathOf(repo), func(file string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {
 			return err
 		}

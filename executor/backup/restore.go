@@ -106,7 +106,7 @@ func restore(ctx context.Context, snapshot, data string) (Restored, error) {
 	} else {
 		r.count()
 	}
-	if err := place(stage, data); err != nil {
+	if err := moveStaged(stage, data); err != nil {
 		return r, err
 	}
 	_, err = os.Lstat(filepath.Join(data, "keys"))
@@ -167,9 +167,9 @@ func (r *Restored) stage(ctx context.Context, snapshot, stage string) error {
 	return durable.Folder(stage)
 }
 
-// place moves the staged entries to the data folder. Entries that are there stay, and are those of the data folder or of
+// moveStaged moves the staged entries to the data folder. Entries that are there stay, and are those of the data folder or of
 // an interrupted call.
-func place(stage, data string) error {
+func moveStaged(stage, data string) error {
 	root := filepath.Join(stage, dataName)
 	entries, err := os.ReadDir(root)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

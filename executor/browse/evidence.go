@@ -129,9 +129,9 @@ func unpackFile(root *os.Root, name string, from io.Reader) error {
 	return errors.Join(err, f.Close())
 }
 
-// take reads a browser's output into check and the folder of kept files. code is the exit code of the browser's
+// readOutput reads a browser's output into check and the folder of kept files. code is the exit code of the browser's
 // program. said is the end of its error output.
-func (k *look) take(raw string, code int, said string) error {
+func (k *look) readOutput(raw string, code int, said string) error {
 	found, err := readIndex(filepath.Join(raw, "index.json"))
 	if err != nil {
 		if said := strings.TrimSpace(said); said != "" {

@@ -73,7 +73,7 @@ func (k *look) inspect(ctx context.Context, p page, state json.RawMessage) error
 	case exit.OOM:
 		return unverified("the browser used more than %d MiB of memory and was ended", s.Bounds().Memory>>20)
 	}
-	return k.take(raw, exit.Code, said.String())
+	return k.readOutput(raw, exit.Code, said.String())
 }
 
 // lost reports whether a container has ended.

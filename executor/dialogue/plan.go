@@ -42,7 +42,7 @@ func (c *conversation) plan(ctx context.Context) (failed, err error) {
 	}
 	t := &turn{conversation: c, id: planStep, first: true, planning: true}
 	info := step.Info{ID: planStep, Kind: string(record.KindAgent), Discard: true, Hear: t.hear}
-	if failed, err = c.take(ctx, t, info); failed != nil || err != nil {
+	if failed, err = c.takeTurn(ctx, t, info); failed != nil || err != nil {
 		return failed, err
 	}
 	res, err := run.Beginning(planStep).Result()

@@ -29,13 +29,13 @@ type Prompts struct {
 // the run is not an agent's, or if the agent has had its last turn, so that a new run is needed. A prompt whose key
 // this run has already is not an error, also if the run has ended meanwhile.
 func (ps *Prompts) Say(ctx context.Context, run string, p record.Prompt) error {
-	if err := ps.say(ctx, run, p); err != nil {
+	if err := ps.sayPrompt(ctx, run, p); err != nil {
 		return fmt.Errorf("cannot speak to %s: %w", run, err)
 	}
 	return nil
 }
 
-func (ps *Prompts) say(ctx context.Context, run string, p record.Prompt) error {
+func (ps *Prompts) sayPrompt(ctx context.Context, run string, p record.Prompt) error {
 	r, err := ps.Runs.AgentRun(ctx, run)
 	if err != nil {
 		return err

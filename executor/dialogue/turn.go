@@ -124,11 +124,11 @@ var errUnsaid = errors.New("nothing is said any more")
 func (c *conversation) turn(ctx context.Context, n int) (failed, err error) {
 	id := "turn-" + strconv.Itoa(n)
 	t := &turn{conversation: c, id: id, first: n == 1, from: c.heardBefore(id)}
-	return c.take(ctx, t, step.Info{ID: id, Kind: string(record.KindAgent), Hear: t.hear})
+	return c.takeTurn(ctx, t, step.Info{ID: id, Kind: string(record.KindAgent), Hear: t.hear})
 }
 
-// take runs the agent for a turn. failed is the reason if it did not succeed.
-func (c *conversation) take(ctx context.Context, t *turn, info step.Info) (failed, err error) {
+// takeTurn runs the agent for a turn. failed is the reason if it did not succeed.
+func (c *conversation) takeTurn(ctx context.Context, t *turn, info step.Info) (failed, err error) {
 	run, id := c.run, t.id
 	run.Lock()
 	err = t.hear(&info)

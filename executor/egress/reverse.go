@@ -129,8 +129,8 @@ func reverseTarget(at *url.URL) (target *url.URL, host, port string, err error) 
 	return target, host, port, nil
 }
 
-// place returns the name of a host as secrets and headers name it.
-func place(target *url.URL) string {
+// hostOf returns the name of a host as secrets and headers name it.
+func hostOf(target *url.URL) string {
 	if p := target.Port(); p != "" && p != "443" {
 		return net.JoinHostPort(target.Hostname(), p)
 	}
@@ -154,7 +154,7 @@ func (v *Reverse) request(w http.ResponseWriter, r *http.Request, target *url.UR
 		out.Header.Del(name)
 	}
 	out.Header.Set("Accept-Encoding", "identity") // an encoded answer cannot be searched for secrets
-	at := place(target)
+	at := hostOf(target)
 	for name, values := range out.Header {
 		for i, value := range values {
 			if out.Header[name][i], err = v.fill(r.Context(), value, at, false); err != nil {

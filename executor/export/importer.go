@@ -81,14 +81,14 @@ type Imported struct {
 // records are checked, and of the records only the parts that people read are kept. Nobody gets a right by it. The refs change all
 // together.
 func (i *Importer) Import(ctx context.Context, in io.Reader, w Wish) (Imported, error) {
-	done, err := i.take(ctx, in, w)
+	done, err := i.importBundle(ctx, in, w)
 	if err != nil {
 		return Imported{}, fmt.Errorf("cannot import: %w", err)
 	}
 	return done, nil
 }
 
-func (i *Importer) take(ctx context.Context, in io.Reader, w Wish) (Imported, error) {
+func (i *Importer) importBundle(ctx context.Context, in io.Reader, w Wish) (Imported, error) {
 	b, err := i.Git.ReceiveBundle(ctx, in)
 	if err != nil {
 		return Imported{}, err

@@ -60,7 +60,7 @@ func (x *Objects) askUpstream(ctx context.Context, r *gitd.Repo, objects []lfs.O
 
 // fetch waits until an object of upstream is in the store.
 func (x *Objects) fetch(ctx context.Context, r *gitd.Repo, key string, o lfs.Object) error {
-	f, err := x.begin(r, key, o)
+	f, err := x.beginFetch(r, key, o)
 	if err != nil {
 		return err
 	}
@@ -72,8 +72,8 @@ func (x *Objects) fetch(ctx context.Context, r *gitd.Repo, key string, o lfs.Obj
 	}
 }
 
-// begin starts the fetch of an object, unless it is on its way.
-func (x *Objects) begin(r *gitd.Repo, key string, o lfs.Object) (*fetch, error) {
+// beginFetch starts the fetch of an object, unless it is on its way.
+func (x *Objects) beginFetch(r *gitd.Repo, key string, o lfs.Object) (*fetch, error) {
 	all := &x.fetches
 	all.mu.Lock()
 	defer all.mu.Unlock()

@@ -194,7 +194,7 @@ func (n *Nodes) Add(ctx context.Context, w Wish) (Node, error) {
 		return wrap(fmt.Errorf("%w: %w", record.ErrInvalid, err))
 	}
 	token := newToken()
-	id, err := n.begin(Node{Source: SourceCloud, Size: w.Size, Location: w.Location, Owner: w.Owner, By: w.By,
+	id, err := n.enterNode(Node{Source: SourceCloud, Size: w.Size, Location: w.Location, Owner: w.Owner, By: w.By,
 		Automatic: w.automatic}, w.Size+" in "+w.Location, token)
 	if err != nil {
 		return wrap(err)
@@ -208,8 +208,8 @@ func (n *Nodes) Add(ctx context.Context, w Wish) (Node, error) {
 
 func newToken() string { return rand.Text() + rand.Text() }
 
-// begin writes a new node into the book.
-func (n *Nodes) begin(node Node, text, token string) (id string, err error) {
+// enterNode writes a new node into the book.
+func (n *Nodes) enterNode(node Node, text, token string) (id string, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	live := 0

@@ -21,7 +21,7 @@ func (n *Nodes) Bring(ctx context.Context, address, by string) (Node, string, er
 	}
 	address = tail(address, 200)
 	token := newToken()
-	id, err := n.begin(Node{Source: SourceSSH, Address: address, By: by}, "for "+address, token)
+	id, err := n.enterNode(Node{Source: SourceSSH, Address: address, By: by}, "for "+address, token)
 	if err != nil {
 		return wrap(err)
 	}

@@ -165,7 +165,7 @@ func (c *Cluster) acquire(ctx context.Context, after uint64) error {
 			c.Log.Warn("cannot read the lease of this replica", "err", err)
 		case !found:
 			is = lease{Metadata: metadata{Name: c.leases.replicaName(c.Name)}}
-			if done, err := c.take(ctx, is, after, c.leases.createReplica); done || err != nil {
+			if done, err := c.takeLease(ctx, is, after, c.leases.createReplica); done || err != nil {
 				return err
 			}
 		default:
@@ -178,7 +178,7 @@ func (c *Cluster) acquire(ctx context.Context, after uint64) error {
 			ended := is.Spec.Holder == "" || c.Process != "" && is.Metadata.Annotations[noteProcess] == c.Process
 			life := max(c.Duration, time.Duration(is.Spec.Seconds)*time.Second)
 			if ended || c.Now().Sub(since) >= life {
-				if done, err := c.take(ctx, is, after, c.leases.replace); done || err != nil {
+				if done, err := c.takeLease(ctx, is, after, c.leases.replace); done || err != nil {
 					return err
 				}
 				continue
@@ -198,8 +198,8 @@ func (l leases) createReplica(ctx context.Context, is lease) (lease, error) {
 	return l.create(ctx, kindOf, is)
 }
 
-// take writes the lease for this process, and reports whether that was done. It was not if another process was faster.
-func (c *Cluster) take(ctx context.Context, is lease, after uint64,
+// takeLease writes the lease for this process, and reports whether that was done. It was not if another process was faster.
+func (c *Cluster) takeLease(ctx context.Context, is lease, after uint64,
 	write func(context.Context, lease) (lease, error)) (done bool, err error) {
 	begun := c.Now()
 	next := max(is.Spec.Transitions, after) + 1
@@ -214,7 +214,7 @@ func (c *Cluster) take(ctx context.Context, is lease, after uint64,
 		c.Log.Info("cannot take the lease of this replica yet", "err", err)
 		return false, nil
 	}
-	c.hold(made, begun)
+	c.noteRenewal(made, begun)
 	c.epoch = made.Spec.Transitions
 	return true, nil
 }
@@ -226,8 +226,8 @@ func (c *Cluster) fill(is *lease, now time.Time) {
 		noteChanged: c.changes()}
 }
 
-// hold notes that the lease was renewed by a request that was begun at a time.
-func (c *Cluster) hold(is lease, begun time.Time) {
+// noteRenewal notes that the lease was renewed by a request that was begun at a time.
+func (c *Cluster) noteRenewal(is lease, begun time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.held, c.until = is, begun.Add(c.Duration*2/3)
@@ -268,7 +268,7 @@ func (c *Cluster) renew(ctx context.Context, most time.Duration) error {
 		c.fill(&is, begun)
 		made, err := c.leases.replace(ctx, is)
 		if err == nil {
-			c.hold(made, begun)
+			c.noteRenewal(made, begun)
 			return nil
 		}
 		if !kube.IsCode(err, http.StatusConflict, http.StatusNotFound) {
@@ -284,7 +284,7 @@ func (c *Cluster) renew(ctx context.Context, most time.Duration) error {
 			if made, err = c.leases.createReplica(ctx, is); err != nil {
 				return err
 			}
-			c.hold(made, begun)
+			c.noteRenewal(made, begun)
 			return nil
 		case now.Spec.Holder != c.holder:
 			c.lose(fenced("the replica %s is another process now, of epoch %d: this one, of epoch %d, acknowledges nothing", c.Name,

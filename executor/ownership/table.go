@@ -36,7 +36,7 @@ func (t *table) reset(all []lease) {
 	for _, l := range all {
 		t.put(l)
 	}
-	t.tell()
+	t.wakeAll()
 }
 
 // set takes one lease over.
@@ -44,7 +44,7 @@ func (t *table) set(l lease) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.put(l)
-	t.tell()
+	t.wakeAll()
 }
 
 // put takes one lease over. mu is held.
@@ -73,11 +73,11 @@ func (t *table) drop(object string) {
 		delete(t.repos, name)
 	}
 	delete(t.names, object)
-	t.tell()
+	t.wakeAll()
 }
 
-// tell wakes everybody who waits for a change. mu is held.
-func (t *table) tell() {
+// wakeAll wakes everybody who waits for a change. mu is held.
+func (t *table) wakeAll() {
 	close(t.change)
 	t.change = make(chan struct{})
 }

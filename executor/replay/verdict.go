@@ -93,8 +93,8 @@ func (v *Verdict) judge() {
 	}
 }
 
-// take fills in the results of an earlier verdict for the commands that were not asked for.
-func (v *Verdict) take(earlier Verdict) {
+// takeResults fills in the results of an earlier verdict for the commands that were not asked for.
+func (v *Verdict) takeResults(earlier Verdict) {
 	known := make(map[string]Checked, len(earlier.Commands))
 	for _, c := range earlier.Commands {
 		known[c.Step] = c
@@ -137,7 +137,7 @@ func (p *Replayer) keep(ctx context.Context, r record.Run, v *Verdict) error {
 		if err != nil && !errors.Is(err, gitd.ErrNotFound) {
 			return err
 		}
-		v.take(earlier)
+		v.takeResults(earlier)
 		text, err := json.MarshalIndent(v, "", " ")
 		if err != nil {
 			return err

@@ -80,7 +80,7 @@ func (c *Chain) Seal(ctx context.Context, repo *gitd.Repo, ref string, was gitd.
 		return "", err
 	}
 	if before == "" {
-		if before, err = c.begin(ctx, repo, ref); err != nil {
+		if before, err = c.beginChain(ctx, repo, ref); err != nil {
 			return "", err
 		}
 	}
@@ -153,9 +153,9 @@ func manifestSum(ctx context.Context, repo *gitd.Repo, n gitd.NewCommit) (string
 	return hex.EncodeToString(sum[:]), nil
 }
 
-// begin begins the chain of a repository if it has runs of a time before chains, other than that of ref. Returns the
+// beginChain begins the chain of a repository if it has runs of a time before chains, other than that of ref. Returns the
 // last link, or "" if there is none.
-func (c *Chain) begin(ctx context.Context, repo *gitd.Repo, ref string) (gitd.Hash, error) {
+func (c *Chain) beginChain(ctx context.Context, repo *gitd.Repo, ref string) (gitd.Hash, error) {
 	turn := c.turn(repo.Name())
 	turn.Lock()
 	defer turn.Unlock()
@@ -183,7 +183,7 @@ func (c *Chain) begin(ctx context.Context, repo *gitd.Repo, ref string) (gitd.Ha
 
 // Import makes the refs of runs of another server, with further updates, and names them in the chain.
 func (c *Chain) Import(ctx context.Context, repo *gitd.Repo, runs []gitd.Ref, updates ...gitd.RefUpdate) error {
-	if _, err := c.begin(ctx, repo, ""); err != nil {
+	if _, err := c.beginChain(ctx, repo, ""); err != nil {
 		return err
 	}
 	turn := c.turn(repo.Name())

@@ -79,15 +79,15 @@ func sign(folded []byte, seen []uint64) []byte {
 	size := min(max(1<<bits.Len(uint(different*bitsEachGram/8)), minSignature), maxSignature)
 	s := make([]byte, size)
 	grams(folded, func(g uint32) {
-		at := place(g, size)
+		at := bitOf(g, size)
 		s[at>>3] |= 1 << (at & 7)
 		seen[g>>6] = 0
 	})
 	return s
 }
 
-// place returns the bit of three bytes in a signature of size bytes. size is a power of two.
-func place(g uint32, size int) uint32 {
+// bitOf returns the bit of three bytes in a signature of size bytes. size is a power of two.
+func bitOf(g uint32, size int) uint32 {
 	return (g * hashOfGramMul) >> (32 - bits.TrailingZeros(uint(size*8)))
 }
 
@@ -98,7 +98,7 @@ func mayHave(signature []byte, wanted []uint32) bool {
 		return true // of no known form
 	}
 	for _, g := range wanted {
-		if at := place(g, size); signature[at>>3]&(1<<(at&7)) == 0 {
+		if at := bitOf(g, size); signature[at>>3]&(1<<(at&7)) == 0 {
 			return false
 		}
 	}

@@ -118,9 +118,9 @@ func Resolve(b Bounds, repo string, f environment.File) Settings {
 	s := Settings{Repo: repo}
 	r := &resolver{b: b, allow: b.allow(repo), f: f, s: &s}
 	r.image()
-	r.own("setup", s.setup(f), len(f.Setup) > 0)
+	r.addOwn("setup", s.setup(f), len(f.Setup) > 0)
 	s.Start = f.Start
-	r.own("start", orNone(f.Start), len(f.Start) > 0)
+	r.addOwn("start", orNone(f.Start), len(f.Start) > 0)
 	r.env()
 	r.egress()
 	r.secrets()
@@ -129,25 +129,25 @@ func Resolve(b Bounds, repo string, f environment.File) Settings {
 	s.Dependencies = f.Dependencies
 	if f.Has("dependencies") {
 		s.Dependencies = orNone(f.Dependencies)
-		r.own("dependencies", s.Dependencies, true)
+		r.addOwn("dependencies", s.Dependencies, true)
 	} else {
 		r.add("dependencies", "from the lock files", OriginDefault, "")
 	}
 	r.checks()
 	s.Agent = r.agent("agent", r.f.Agent)
 	s.Plan = f.Plan
-	r.own("plan", s.Plan, false)
+	r.addOwn("plan", s.Plan, false)
 	s.Review = r.agent("review", r.f.Review)
 	r.merge(repo)
 	s.Browser = f.Browser
 	if len(f.Browser) > 0 {
-		r.own("browser", f.Browser, true)
+		r.addOwn("browser", f.Browser, true)
 	} else {
 		r.add("browser", ".ramus/browser/*.yaml", OriginDefault, "")
 	}
 	r.services()
 	s.Keep = f.Keep
-	r.own("keep", orNone(f.Keep), len(f.Keep) > 0)
+	r.addOwn("keep", orNone(f.Keep), len(f.Keep) > 0)
 	return s
 }
 
@@ -169,8 +169,8 @@ func (r *resolver) add(key string, value any, origin, note string) {
 	r.s.Values = append(r.s.Values, Value{Key: key, Value: value, Origin: origin, Note: note})
 }
 
-// own adds a value that only a repository's file sets.
-func (r *resolver) own(key string, value any, set bool) {
+// addOwn adds a value that only a repository's file sets.
+func (r *resolver) addOwn(key string, value any, set bool) {
 	origin := OriginDefault
 	if set || r.f.Has(key) {
 		origin = r.at(key)
@@ -310,7 +310,7 @@ func (r *resolver) secrets() {
 	}
 	slices.Sort(names)
 	r.s.Secrets = slices.Compact(names)
-	r.own("secrets", orNone(r.s.Secrets), len(r.f.Secrets) > 0)
+	r.addOwn("secrets", orNone(r.s.Secrets), len(r.f.Secrets) > 0)
 }
 
 func (r *resolver) limits() {
@@ -378,7 +378,7 @@ func (r *resolver) checks() {
 		r.s.Checks = append(r.s.Checks, c)
 	}
 	if len(r.s.Checks) > 0 {
-		r.own("checks", r.s.Checks, true)
+		r.addOwn("checks", r.s.Checks, true)
 	} else {
 		r.add("checks", "those of the agent", OriginDefault, "")
 	}
@@ -411,14 +411,14 @@ func (r *resolver) merge(repo string) {
 		r.add("merge", server, OriginServer, "")
 	default:
 		r.s.Merge = asked
-		r.own("merge", asked, asked != "")
+		r.addOwn("merge", asked, asked != "")
 	}
 }
 
 // services takes over the services whose images the server allows. An engine without images runs their commands.
 func (r *resolver) services() {
 	if len(r.f.Services) == 0 {
-		r.own("services", []string{}, false)
+		r.addOwn("services", []string{}, false)
 		return
 	}
 	for _, v := range r.f.Services {

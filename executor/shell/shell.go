@@ -226,7 +226,7 @@ func (s *Shell) connect(ctx context.Context) (containers.Exit, error) {
 	defer detach()
 	connect := s.adopt
 	if s.id == "" {
-		connect = s.begin
+		connect = s.beginProgram
 	}
 	p, err := connect(ctx, attach)
 	if err != nil {
@@ -236,8 +236,8 @@ func (s *Shell) connect(ctx context.Context) (containers.Exit, error) {
 	return s.follow(ctx, p, detach)
 }
 
-// begin prepares the container and starts the program.
-func (s *Shell) begin(ctx, attach context.Context) (*containers.Process, error) {
+// beginProgram prepares the container and starts the program.
+func (s *Shell) beginProgram(ctx, attach context.Context) (*containers.Process, error) {
 	run, t := s.run, s.run.Target
 	if own := run.Initial.Terminal.Command; own != nil {
 		q := step.Question{Step: s.step, Command: own.Line(), Keeps: true}

@@ -226,7 +226,7 @@ func (l *Leader) fence(f Fence) error {
 		return err
 	}
 	l.mu.Lock()
-	l.tell()
+	l.wakeAll()
 	l.mu.Unlock()
 	l.once.Do(func() {
 		if l.Log != nil {

@@ -273,7 +273,7 @@ func (f *Follower) step(ctx context.Context) error {
 		return errAhead
 	}
 	if !r.empty() {
-		if err := f.take(ctx, &r); err != nil {
+		if err := f.takeRound(ctx, &r); err != nil {
 			return err
 		}
 	}
@@ -307,8 +307,8 @@ func (f *Follower) note(r *Round, at time.Time) {
 	st.Rounds++
 }
 
-// take brings a round to the disk: first what it needs, then the round itself.
-func (f *Follower) take(ctx context.Context, r *Round) error {
+// takeRound brings a round to the disk: first what it needs, then the round itself.
+func (f *Follower) takeRound(ctx context.Context, r *Round) error {
 	if err := f.noteMissing(r); err != nil {
 		return err
 	}

@@ -237,7 +237,7 @@ func (l *Leader) Settle(ctx context.Context, _ string) error {
 	l.mu.Lock()
 	l.changes++
 	change := l.changes
-	l.tell()
+	l.wakeAll()
 	l.mu.Unlock()
 	if f := l.fenced.Load(); f != nil {
 		return f
@@ -255,8 +255,8 @@ func (l *Leader) Settle(ctx context.Context, _ string) error {
 	}, "no stand-by has confirmed the change: it is on this server's disk alone, and may be lost with it")
 }
 
-// tell wakes everybody who waits. l.mu is held.
-func (l *Leader) tell() {
+// wakeAll wakes everybody who waits. l.mu is held.
+func (l *Leader) wakeAll() {
 	close(l.wake)
 	l.wake = make(chan struct{})
 }
@@ -375,7 +375,7 @@ func (l *Leader) confirm(s *session, round uint64) {
 	if s.has.changes > s.confirmed {
 		s.confirmed = s.has.changes
 	}
-	l.tell()
+	l.wakeAll()
 }
 
 // awaitChange returns when refs have changed since a number of changes, or after Tick.

@@ -37,7 +37,7 @@ func (w *Work) collect(ctx context.Context) error {
 		return fmt.Errorf("cannot collect artifacts: %w", err)
 	}
 	defer k.close()
-	return k.take(files, containers.ArtifactsDir, containers.ArtifactsDir, "")
+	return k.takeFiles(files, containers.ArtifactsDir, containers.ArtifactsDir, "")
 }
 
 // artifactKeeper copies files of a container to the run's live folder, within the bounds of artifacts.
@@ -63,8 +63,8 @@ func (w *Work) keeper() (*artifactKeeper, error) {
 
 func (k *artifactKeeper) close() { k.root.Close() }
 
-// take keeps a file, or the regular files of a folder. Their names are those below folder, after prefix.
-func (k *artifactKeeper) take(files *sftp.Client, from, folder, prefix string) error {
+// takeFiles keeps a file, or the regular files of a folder. Their names are those below folder, after prefix.
+func (k *artifactKeeper) takeFiles(files *sftp.Client, from, folder, prefix string) error {
 	w := k.w
 	walk := files.Walk(from)
 	for walk.Step() {
@@ -172,7 +172,7 @@ func (w *Work) KeepLeft(ctx context.Context, left []worktree.LeftOut) error {
 	}
 	defer k.close()
 	for _, f := range left {
-		if err := k.take(files, path.Join(containers.WorkDir, f.Path), containers.WorkDir, uncommittedFolder); err != nil {
+		if err := k.takeFiles(files, path.Join(containers.WorkDir, f.Path), containers.WorkDir, uncommittedFolder); err != nil {
 			return fmt.Errorf("cannot keep %q: %w", f.Path, err)
 		}
 	}

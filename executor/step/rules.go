@@ -55,8 +55,8 @@ func (a *Approvals) allow(start [sha256.Size]byte) {
 	}
 }
 
-// take reports whether a program may start once more, and counts the start.
-func (a *Approvals) take(start [sha256.Size]byte) bool {
+// takeStart reports whether a program may start once more, and counts the start.
+func (a *Approvals) takeStart(start [sha256.Size]byte) bool {
 	if a == nil {
 		return false
 	}
@@ -261,7 +261,7 @@ func (t *Target) ServeRule(rw http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if w.Info.Kind == string(record.KindAgent) && set.Mistake == "" {
-		if approved.take(start) {
+		if approved.takeStart(start) {
 			return
 		}
 		approved = nil

@@ -15,20 +15,20 @@ func TestApprovals(t *testing.T) {
 	a.allow(start)
 	none.allow(start)
 	for _, args := range [][]string{{"/bin/touch", "x", "y"}, {"touch"}, {"touch x"}, {"touc", "hx"}} {
-		if a.take(startOf(args, []*rules.Rule{one})) {
+		if a.takeStart(startOf(args, []*rules.Rule{one})) {
 			t.Errorf("%q may start", args)
 		}
 	}
-	if a.take(startOf([]string{"touch", "x"}, []*rules.Rule{other})) {
+	if a.takeStart(startOf([]string{"touch", "x"}, []*rules.Rule{other})) {
 		t.Error("another rule was approved")
 	}
 	again := startOf([]string{"/usr/bin/touch", "x"}, []*rules.Rule{one})
 	for n := range 3 { // it was allowed twice
-		if a.take(again) != (n < 2) {
+		if a.takeStart(again) != (n < 2) {
 			t.Errorf("start %d: %t", n+1, n >= 2)
 		}
 	}
-	if none.take(again) {
+	if none.takeStart(again) {
 		t.Error("it may start without approvals")
 	}
 	for range maxStarts + 1 {

@@ -109,11 +109,11 @@ func (s *Scanner) wide(c rune, seen func(Mark)) {
 	case c == 0x9c:
 		s.finish(seen)
 	case c == 0x9b:
-		s.begin(stateControl, s.at-2)
+		s.beginState(stateControl, s.at-2)
 	case c == 0x9d:
-		s.begin(stateCommand, s.at-2)
+		s.beginState(stateCommand, s.at-2)
 	case c == 0x90 || c == 0x98 || c == 0x9e || c == 0x9f:
-		s.begin(stateString, s.at-2)
+		s.beginState(stateString, s.at-2)
 	case c < 0xa0, s.state == stateEscape, s.state == stateEscapeMore, s.state == stateControl:
 		s.state = stateGround
 	case s.state == stateCommand:
@@ -131,7 +131,7 @@ func (s *Scanner) put(c byte, most int) {
 	s.buf = append(s.buf, c)
 }
 
-func (s *Scanner) begin(state scanState, start int64) {
+func (s *Scanner) beginState(state scanState, start int64) {
 	s.state, s.start, s.buf, s.long = state, start, s.buf[:0], false
 }
 
@@ -149,7 +149,7 @@ func (s *Scanner) narrow(c byte, seen func(Mark)) {
 	case 0x1b:
 		start := s.at - 1
 		s.finish(seen)
-		s.begin(stateEscape, start)
+		s.beginState(stateEscape, start)
 		return
 	case 0x18, 0x1a:
 		s.finish(seen)
@@ -197,11 +197,11 @@ func (s *Scanner) narrow(c byte, seen func(Mark)) {
 func (s *Scanner) escape(c byte) {
 	switch {
 	case c == '[':
-		s.begin(stateControl, s.start)
+		s.beginState(stateControl, s.start)
 	case c == ']':
-		s.begin(stateCommand, s.start)
+		s.beginState(stateCommand, s.start)
 	case c == 'P' || c == 'X' || c == '^' || c == '_':
-		s.begin(stateString, s.start)
+		s.beginState(stateString, s.start)
 	case c >= 0x20 && c < 0x30:
 		s.put(c, maxParams)
 		s.state = stateEscapeMore

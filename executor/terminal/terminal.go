@@ -197,7 +197,7 @@ func (t *Terminal) Attach(p Process, from, upto int64) {
 		t.points = []point{{at: from, restore: t.scan.Restore(), full: t.scan.FullScreen()}}
 	}
 	t.line = newLine(p, t.out.next, t.size)
-	t.begin()
+	t.letIn()
 	t.ack()
 	t.changed()
 }
@@ -219,14 +219,14 @@ func (t *Terminal) Detach(hangUp func()) {
 	l.wait()
 }
 
-// begin lets input in, and viewers that came before. mu is held.
-func (t *Terminal) begin() {
+// letIn lets input in, and viewers that came before. mu is held.
+func (t *Terminal) letIn() {
 	if t.hasBegun() {
 		return
 	}
 	close(t.begun)
 	for v := range t.viewers {
-		v.begin(v.cursor)
+		v.setCursor(v.cursor)
 		v.wake()
 	}
 }
@@ -246,7 +246,7 @@ func (t *Terminal) End(exit *int, why string, stopped bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.ended, t.exit, t.why, t.stopped = true, exit, why, stopped
-	t.begin()
+	t.letIn()
 	t.changed()
 }
 
@@ -316,8 +316,8 @@ func (t *Terminal) ack() {
 	t.line.ack(upto)
 }
 
-// own makes a viewer the owner. The size becomes the owner's, before any input of it. mu is held.
-func (t *Terminal) own(v *Viewer) {
+// makeOwner makes a viewer the owner. The size becomes the owner's, before any input of it. mu is held.
+func (t *Terminal) makeOwner(v *Viewer) {
 	if t.owner == v {
 		return
 	}
@@ -358,11 +358,11 @@ func (t *Terminal) View(o ViewOptions) (*Viewer, error) {
 	v := &Viewer{t: t, person: o.Person, size: o.Size.Clip(), watch: o.Watch, ready: make(chan struct{}, 1), changed: true}
 	v.cursor = o.Have
 	if t.hasBegun() {
-		v.begin(o.Have)
+		v.setCursor(o.Have)
 	}
 	t.viewers[v] = struct{}{}
 	if t.owner == nil && !o.Watch {
-		t.own(v)
+		t.makeOwner(v)
 	}
 	t.changed()
 	return v, nil

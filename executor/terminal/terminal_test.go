@@ -115,7 +115,7 @@ func TestResume(t *testing.T) {
 		write(rnd.IntN(5000))
 		v := view(t, term, ViewOptions{Have: int64(got.Len())})
 		for part := rnd.IntN(3000); part > 0; {
-			item, ok, err := v.take()
+			item, ok, err := v.takeItem()
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -176,7 +176,7 @@ func TestSkipped(t *testing.T) {
 		t.Errorf("it begins at %d after a reset to %d", out.Offset, reset.Offset)
 	}
 	for range 100 { // it has not acknowledged anything
-		if item, ok, _ := slow.take(); ok && item.Kind == ItemOutput {
+		if item, ok, _ := slow.takeItem(); ok && item.Kind == ItemOutput {
 			out = item
 		}
 	}
@@ -226,7 +226,7 @@ func TestOwner(t *testing.T) {
 	}
 
 	_, _ = term.Write(make([]byte, Hold))
-	a.take() // others do not count
+	a.takeItem() // others do not count
 	p.until(t, func() bool { return p.acked == 0 })
 	for b.cursor < ackEvery {
 		next(t, b, ItemOutput)
@@ -251,7 +251,7 @@ func TestAhead(t *testing.T) {
 	for v.cursor < Hold {
 		next(t, v, ItemOutput)
 	}
-	if item, ok, _ := v.take(); ok && item.Kind == ItemOutput {
+	if item, ok, _ := v.takeItem(); ok && item.Kind == ItemOutput {
 		t.Errorf("%d more bytes were sent", len(item.Data))
 	}
 	v.Ack(Hold - Resume)
@@ -275,7 +275,7 @@ func TestStuckInput(t *testing.T) {
 	waits := make(chan error, 1)
 	go func() { waits <- v.Input(ctx, make([]byte, inputQueue)) }()
 	_, _ = term.Write(make([]byte, ackEvery))
-	v.take()
+	v.takeItem()
 	for v.cursor < ackEvery {
 		next(t, v, ItemOutput)
 	}

@@ -53,8 +53,8 @@ var ErrClosed = errors.New("the viewer is closed")
 // maxOutput bounds the data of one item, in bytes.
 const maxOutput = 32 << 10
 
-// begin sets the cursor. t.mu is held.
-func (v *Viewer) begin(have int64) {
+// setCursor sets the cursor. t.mu is held.
+func (v *Viewer) setCursor(have int64) {
 	t := v.t
 	switch {
 	case have >= t.out.base && have <= max(t.out.next, t.upto):
@@ -97,7 +97,7 @@ func (v *Viewer) wake() {
 // Next returns the next item. It waits while there is none, and while the viewer has not acknowledged enough.
 func (v *Viewer) Next(ctx context.Context) (Item, error) {
 	for {
-		item, ok, err := v.take()
+		item, ok, err := v.takeItem()
 		if ok || err != nil {
 			return item, err
 		}
@@ -109,7 +109,7 @@ func (v *Viewer) Next(ctx context.Context) (Item, error) {
 	}
 }
 
-func (v *Viewer) take() (Item, bool, error) {
+func (v *Viewer) takeItem() (Item, bool, error) {
 	t := v.t
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -218,7 +218,7 @@ func (v *Viewer) Input(ctx context.Context, p []byte) error {
 			t.mu.Unlock()
 			return ErrAway
 		}
-		t.own(v)
+		t.makeOwner(v)
 		t.typist = v.person
 		room, ok := l.input(p)
 		if ok {
@@ -247,7 +247,7 @@ func (v *Viewer) Resize(s Size) {
 	}
 	v.size = s
 	if t.owner == nil && !v.watch {
-		t.own(v)
+		t.makeOwner(v)
 	}
 	if t.owner == v && t.size != s {
 		t.resize(s)
@@ -261,7 +261,7 @@ func (v *Viewer) Take() error {
 	if v.watch {
 		return ErrWatching
 	}
-	v.t.own(v)
+	v.t.makeOwner(v)
 	return nil
 }
 

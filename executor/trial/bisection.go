@@ -60,8 +60,8 @@ func Planned(p Plan) Found { return Found{Plan: p, Left: []bisect.Step{}} }
 // maxTries bounds the commands of one search.
 const maxTries = 400
 
-// begin reads the steps.
-func (b *Bisection) begin(ctx context.Context) (*bisect.Search, Plan, error) {
+// readSteps reads the steps.
+func (b *Bisection) readSteps(ctx context.Context) (*bisect.Search, Plan, error) {
 	if b.Width == 0 {
 		b.Width = 4
 	}
@@ -114,7 +114,7 @@ func (b *Bisection) explainApart(ctx context.Context) error {
 
 // Plan returns the plan of [Bisection.Run], and tries nothing.
 func (b *Bisection) Plan(ctx context.Context) (Plan, error) {
-	_, p, err := b.begin(ctx)
+	_, p, err := b.readSteps(ctx)
 	if err != nil {
 		return p, fmt.Errorf("cannot bisect: %w", err)
 	}
@@ -131,7 +131,7 @@ func (b *Bisection) Run(ctx context.Context) (Found, error) {
 }
 
 func (b *Bisection) run(ctx context.Context) (Found, error) {
-	search, p, err := b.begin(ctx)
+	search, p, err := b.readSteps(ctx)
 	f := Found{Plan: p}
 	if err != nil {
 		return f, err
@@ -206,7 +206,7 @@ func (b *Bisection) tryAll(ctx context.Context, p Progress, round []bisect.Step)
 	for _, st := range round {
 		p.Tries = append(p.Tries, Try{Commit: st.Commit, Tree: st.Tree})
 	}
-	b.tell(p)
+	b.tellProgress(p)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	tries, errs := make([]Try, len(round)), make([]error, len(round))
@@ -235,11 +235,11 @@ func (b *Bisection) tryAll(ctx context.Context, p Progress, round []bisect.Step)
 		return nil, context.Cause(ctx)
 	}
 	p.Tries, p.Ended = tries, true
-	b.tell(p)
+	b.tellProgress(p)
 	return tries, nil
 }
 
-func (b *Bisection) tell(p Progress) {
+func (b *Bisection) tellProgress(p Progress) {
 	if b.Tell != nil {
 		b.Tell(p)
 	}

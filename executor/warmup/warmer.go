@@ -82,14 +82,14 @@ func (w *Warmer) WarmUp(c record.Caller, by gitd.Person) bool {
 	if slices.Contains(w.Runs.Fleet.Keys(), c.String()) {
 		return false
 	}
-	return w.begin(c, by, func(ctx context.Context) (*containers.Lease, error) {
+	return w.beginWarmth(c, by, func(ctx context.Context) (*containers.Lease, error) {
 		_, lease, err := w.Awake(ctx, c, by)
 		return lease, err
 	})
 }
 
-// begin has a container of a caller woken by acquire, and kept for a person. mu is held. It reports whether there is room for that.
-func (w *Warmer) begin(c record.Caller, by gitd.Person, acquire func(context.Context) (*containers.Lease, error)) bool {
+// beginWarmth has a container of a caller woken by acquire, and kept for a person. mu is held. It reports whether there is room for that.
+func (w *Warmer) beginWarmth(c record.Caller, by gitd.Person, acquire func(context.Context) (*containers.Lease, error)) bool {
 	mine := 0
 	for _, other := range w.by {
 		if other.person == personOf(by) {
@@ -229,7 +229,7 @@ func (w *Warmer) Expect(ctx context.Context, name string, by gitd.Person) error 
 	if err != nil || len(w.Runs.Index.OfCaller(c)) > 0 {
 		return err
 	}
-	if w.begin(c, by, func(ctx context.Context) (*containers.Lease, error) {
+	if w.beginWarmth(c, by, func(ctx context.Context) (*containers.Lease, error) {
 		return w.bindExpected(ctx, c, repo, base, at, by)
 	}) {
 		w.expected[key] = c

@@ -168,7 +168,7 @@ func (t *Tree) overlay(ctx context.Context, p containers.Place, s beginning) (_ 
 		return nil, "", "no layer", nil
 	case st.Identity.Key != "" && !s.scratch && !l.Signs:
 		return nil, "", "old git", nil
-	case !st.layers.hold(l, p.Dir):
+	case !st.layers.holdLayer(l, p.Dir):
 		return nil, "", "no layer", nil
 	}
 

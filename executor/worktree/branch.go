@@ -147,7 +147,7 @@ func (s *layerSet) makeBranch(ctx context.Context, t *Tree) (err error) {
 			s.remove(staging)
 		}
 	}()
-	if !s.hold(under, staging) {
+	if !s.holdLayer(under, staging) {
 		return fmt.Errorf("the layer of %.12s has just gone: %w", under.Commit, record.ErrNotFound)
 	}
 	if err := s.fillBranch(ctx, t, l, differ, filepath.Join(staging, "upper")); err != nil {

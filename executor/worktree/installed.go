@@ -49,7 +49,7 @@ func (t *Tree) withInstalled(ctx context.Context, p containers.Place, s beginnin
 	}
 	var over []string
 	for _, l := range list {
-		if t.store.layers.hold(l, p.Dir) {
+		if t.store.layers.holdLayer(l, p.Dir) {
 			over = append(over, l.tree())
 			names = append(names, strings.TrimSuffix(l.Ecosystem, InstalledSuffix))
 		}

@@ -275,8 +275,8 @@ func (s *layerSet) find(repo string, commit gitd.Hash, uid int) *Layer {
 	})
 }
 
-// hold keeps a layer as long as the folder of a container is there. It returns false if the layer has just gone.
-func (s *layerSet) hold(l *Layer, place string) bool {
+// holdLayer keeps a layer as long as the folder of a container is there. It returns false if the layer has just gone.
+func (s *layerSet) holdLayer(l *Layer, place string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.holdLocked(l, place)

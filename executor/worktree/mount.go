@@ -27,7 +27,7 @@ func (st *Store) Dependencies(repo, ecosystem, locks string, uid int) *Layer {
 func (st *Store) Mount(ctx context.Context, p containers.Place, target string, list []*Layer) (mounted []*Layer, err error) {
 	var lowers []string
 	for _, l := range list {
-		if st.layers.hold(l, p.Dir) {
+		if st.layers.holdLayer(l, p.Dir) {
 			lowers = append(lowers, l.tree())
 			mounted = append(mounted, l)
 		}

@@ -86,7 +86,7 @@ func (t *Tree) snapshotOf(ctx context.Context, b *binding, before gitd.Hash, aut
 		if t.Hooks.Foresee != nil {
 			t.Hooks.Foresee(snap.Commit)
 		}
-		if err := t.place(ctx, b, before, snap, message); err != nil {
+		if err := t.placeCommit(ctx, b, before, snap, message); err != nil {
 			return Committed{}, "", err
 		}
 		tip = snap.Commit
@@ -100,9 +100,9 @@ func (t *Tree) snapshotOf(ctx context.Context, b *binding, before gitd.Hash, aut
 	return Committed{Tip: tip, At: tip, Artifacts: len(left) > 0 || err != nil}, "", nil
 }
 
-// place makes a commit the branch's tip, first in the container and then here. A server that dies between the two finds that the
+// placeCommit makes a commit the branch's tip, first in the container and then here. A server that dies between the two finds that the
 // container has it.
-func (t *Tree) place(ctx context.Context, b *binding, before gitd.Hash, snap gitworktree.Snapshot, message string) error {
+func (t *Tree) placeCommit(ctx context.Context, b *binding, before gitd.Hash, snap gitworktree.Snapshot, message string) error {
 	st := t.store
 	branch := t.Caller.Branch()
 	var files []layer.File

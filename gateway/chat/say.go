@@ -68,7 +68,7 @@ func (c *Chat) Reply(ctx context.Context, run record.Run, text string) (told boo
 	if err != nil {
 		return false, err
 	}
-	return c.say(ctx, run, partReply, catalog.MaxReplies, m.Channel, m.ThreadTS, render.AgentSays("", text))
+	return c.sayMessage(ctx, run, partReply, catalog.MaxReplies, m.Channel, m.ThreadTS, render.AgentSays("", text))
 }
 
 // AgentChannels returns the channels in which agents may post.
@@ -80,11 +80,11 @@ func (c *Chat) PostMessage(ctx context.Context, run record.Run, channel, text st
 	if !slices.Contains(c.PostChannels, channel) {
 		return false, fmt.Errorf("%w channel %.100q: agents may post in %v", record.ErrInvalid, channel, c.PostChannels)
 	}
-	return c.say(ctx, run, partPost, catalog.MaxPosts, channel, "", render.AgentSays(run.Name()+" on "+run.Repo, text))
+	return c.sayMessage(ctx, run, partPost, catalog.MaxPosts, channel, "", render.AgentSays(run.Name()+" on "+run.Repo, text))
 }
 
-// say posts a message of an agent and journals it. The limits count what the journal has, so they outlast a restart.
-func (c *Chat) say(ctx context.Context, run record.Run, part string, most int, channel, thread string, msg slack.Message) (bool, error) {
+// sayMessage posts a message of an agent and journals it. The limits count what the journal has, so they outlast a restart.
+func (c *Chat) sayMessage(ctx context.Context, run record.Run, part string, most int, channel, thread string, msg slack.Message) (bool, error) {
 	if c.Now == nil {
 		return false, record.ErrClosed // a container of an earlier process may be earlier than Open
 	}

@@ -114,8 +114,8 @@ func (t *Teller) Changed(repo string) {
 	}
 }
 
-// take returns the repositories that have changed since the last call.
-func (t *Teller) take() []string {
+// takeChanged returns the repositories that have changed since the last call.
+func (t *Teller) takeChanged() []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	names := slices.Sorted(maps.Keys(t.moved))
@@ -135,7 +135,7 @@ func (t *Teller) work(ctx context.Context) {
 			return
 		}
 		failed := false
-		for _, name := range t.take() {
+		for _, name := range t.takeChanged() {
 			err := t.Look(ctx, name)
 			if ctx.Err() != nil {
 				return
@@ -182,7 +182,7 @@ func (t *Teller) Look(ctx context.Context, name string) error {
 	changed, failed := false, error(nil)
 	left := s.Collisions[:0]
 	for _, c := range s.Collisions {
-		some, err := t.tell(ctx, name, &c)
+		some, err := t.tellPlaces(ctx, name, &c)
 		failed = errors.Join(failed, err)
 		over := c.Gone && err == nil
 		changed = changed || some || over
@@ -239,9 +239,9 @@ func (t *Teller) compare(s *state, rep radar.Report) (changed bool) {
 	return changed
 }
 
-// tell tells the places of both branches of a collision that do not know its state, and reports whether one was told.
+// tellPlaces tells the places of both branches of a collision that do not know its state, and reports whether one was told.
 // Each place learns first that the conflict appeared, because an earlier process may have told it and not kept that.
-func (t *Teller) tell(ctx context.Context, repo string, c *collision) (changed bool, failed error) {
+func (t *Teller) tellPlaces(ctx context.Context, repo string, c *collision) (changed bool, failed error) {
 	for _, side := range [][2]string{{c.One, c.Other}, {c.Other, c.One}} {
 		own, other := callerOf(side[0]), callerOf(side[1])
 		if t.isPrivate(other) {

@@ -33,7 +33,7 @@ func (api *API) Routes() []route.Route {
 		{Method: "POST", Pattern: at + "/threads/{thread}/resolve", Access: route.AccessWrite,
 			Summary: "Resolve a thread, or open it again", Query: where{}, Request: resolution{}, Response: review.Thread{}, Handle: api.resolve},
 		{Method: "POST", Pattern: at + "/threads/{thread}/take", Access: route.AccessWrite,
-			Summary: "Make a suggestion a commit, without an agent", Query: where{}, Request: taking{}, Response: taken{}, Handle: api.take},
+			Summary: "Make a suggestion a commit, without an agent", Query: where{}, Request: taking{}, Response: taken{}, Handle: api.takeSuggestion},
 	}
 }
 
@@ -187,7 +187,7 @@ func (api *API) resolve(c *route.Call) error {
 	return c.Reply(t)
 }
 
-func (api *API) take(c *route.Call) error {
+func (api *API) takeSuggestion(c *route.Call) error {
 	var n taking
 	w, err := api.change(c, &n)
 	if err != nil {

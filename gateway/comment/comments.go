@@ -109,8 +109,8 @@ func (c *Comments) Of(ctx context.Context, who route.Who, st executor.CallerStat
 	return Work{Caller: st.Caller, Repo: r, Home: st.Repo, Branch: st.Branch, Ends: anchor.Ends{Base: from, Commit: to}}, err
 }
 
-// place returns the place of drafts about the work.
-func (w Work) place() string { return w.Repo.Name() + " " + w.Caller.Slug() }
+// draftPlace returns the place of drafts about the work.
+func (w Work) draftPlace() string { return w.Repo.Name() + " " + w.Caller.Slug() }
 
 // Thread is a thread with its place in the work, and its state.
 type Thread struct {
@@ -184,7 +184,7 @@ func (c *Comments) draftsOf(who route.Who, w Work, r review.Review) ([]Draft, er
 	if c.Drafts == nil {
 		return nil, nil
 	}
-	list, err := c.Drafts.Of(who.Subject, w.place())
+	list, err := c.Drafts.Of(who.Subject, w.draftPlace())
 	return slices.DeleteFunc(list, func(d Draft) bool { return r.Of(d.ID) != nil }), err
 }
 
@@ -295,7 +295,7 @@ func (c *Comments) PutDraft(ctx context.Context, who route.Who, w Work, n New, i
 			return d, err
 		}
 	}
-	err = c.Drafts.Change(who.Subject, w.place(), func(list []Draft) ([]Draft, error) {
+	err = c.Drafts.Change(who.Subject, w.draftPlace(), func(list []Draft) ([]Draft, error) {
 		if id == "" {
 			return append(list, d), nil
 		}
@@ -329,7 +329,7 @@ func (c *Comments) dropDrafts(who route.Who, w Work, drop func(id string) bool) 
 	if c.Drafts == nil {
 		return nil
 	}
-	return c.Drafts.Change(who.Subject, w.place(), func(list []Draft) ([]Draft, error) {
+	return c.Drafts.Change(who.Subject, w.draftPlace(), func(list []Draft) ([]Draft, error) {
 		return slices.DeleteFunc(list, func(d Draft) bool { return drop(d.ID) }), nil
 	})
 }

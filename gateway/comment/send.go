@@ -196,7 +196,7 @@ func newThread(ctx context.Context, repo *gitd.Repo, a anchor.Anchor, m review.R
 func (c *Comments) finish(ctx context.Context, who route.Who, w Work, b review.Batch) (Sent, error) {
 	sent := Sent{Batch: b, Threads: []string{}}
 	if b.Waits() {
-		said, err := c.say(ctx, who, w, b)
+		said, err := c.sayBatch(ctx, who, w, b)
 		if err != nil {
 			return sent, err
 		}
@@ -230,8 +230,8 @@ func (c *Comments) Again(ctx context.Context, who route.Who, w Work, batch strin
 	return c.finish(ctx, who, w, *r.Batch(batch))
 }
 
-// say says a batch to its agent, and keeps where it went. An error that another attempt cannot change is kept too.
-func (c *Comments) say(ctx context.Context, who route.Who, w Work, b review.Batch) (review.Batch, error) {
+// sayBatch says a batch to its agent, and keeps where it went. An error that another attempt cannot change is kept too.
+func (c *Comments) sayBatch(ctx context.Context, who route.Who, w Work, b review.Batch) (review.Batch, error) {
 	run := c.saidBefore(ctx, w, b)
 	var refused error
 	if run == "" {

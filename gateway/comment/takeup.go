@@ -54,7 +54,7 @@ func (c *Comments) takeUp(ctx context.Context, repo *gitd.Repo, caller record.Ca
 // sayLater says a batch of an earlier process with the rights that its sender has now. A batch whose sender has none is refused.
 func (c *Comments) sayLater(ctx context.Context, w Work, b review.Batch) error {
 	if c.saidBefore(ctx, w, b) != "" {
-		_, err := c.say(ctx, route.Who{}, w, b) // only the note of it is missing
+		_, err := c.sayBatch(ctx, route.Who{}, w, b) // only the note of it is missing
 		return err
 	}
 	who, err := c.sender(b)
@@ -71,7 +71,7 @@ func (c *Comments) sayLater(ctx context.Context, w Work, b review.Batch) error {
 		_, err = c.noteSaid(ctx, w, b, "", route.NewProblem(route.KindDenied, "%s sent it, and may not change the workspace any more", b.Who))
 		return err
 	}
-	_, err = c.say(ctx, who, w, b)
+	_, err = c.sayBatch(ctx, who, w, b)
 	return err
 }
 

@@ -39,7 +39,7 @@ func (api *API) Routes() []route.Route {
 			Response: Session{}, Handle: api.one},
 		{Method: "POST", Pattern: sessions + "/{session}/prompts", Access: route.AccessWrite,
 			Summary: "Say something in a session; now ends the turn that works for it, or reaches it if the agent can be steered",
-			Request: newPrompt{}, Response: Said{}, Body: promptBody, Handle: api.say},
+			Request: newPrompt{}, Response: Said{}, Body: promptBody, Handle: api.sayPrompt},
 		{Method: "POST", Pattern: sessions + "/{session}/name", Access: route.AccessWrite,
 			Summary: "Name a session for people; its id and its label stay, and an empty name takes the name away",
 			Request: newName{}, Response: Session{}, Handle: api.rename},
@@ -167,7 +167,7 @@ func (api *API) create(c *route.Call) error {
 	return c.ReplyStatus(http.StatusCreated, s)
 }
 
-func (api *API) say(c *route.Call) error {
+func (api *API) sayPrompt(c *route.Call) error {
 	var n newPrompt
 	if err := c.ReadJSON(&n); err != nil {
 		return err

@@ -104,7 +104,7 @@ func (f *Fold) Apply(e record.Event) {
 			f.hear(f.queue.Heard)
 		}
 	case record.EventStepStarted:
-		f.begin(e)
+		f.beginStep(e)
 	case record.EventStepFinished:
 		f.finish(e)
 	case record.EventRunState:
@@ -263,8 +263,8 @@ func (f *Fold) hear(upto int) {
 	}
 }
 
-// begin takes the beginning of a step.
-func (f *Fold) begin(e record.Event) {
+// beginStep takes the beginning of a step.
+func (f *Fold) beginStep(e record.Event) {
 	if f.Run.Agent != nil && e.Kind == string(record.KindAgent) {
 		t := f.Last()
 		if t.Step != "" && t.Step != e.Step {

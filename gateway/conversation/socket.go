@@ -176,7 +176,7 @@ func (s *socket) serve() {
 			s.send(message{ID: json.RawMessage("null"), Error: &fault{codeParse, "the message is no JSON"}})
 			continue
 		}
-		s.take(m)
+		s.takeMessage(m)
 	}
 }
 
@@ -202,8 +202,8 @@ func (s *socket) notify(method string, params any) {
 	}
 }
 
-// take handles one message.
-func (s *socket) take(m message) {
+// takeMessage handles one message.
+func (s *socket) takeMessage(m message) {
 	if m.Method == "" {
 		s.answered(m)
 		return
@@ -248,7 +248,7 @@ func (s *socket) call(m message) (any, error) {
 			"_meta":       map[string]any{"steering": map[string]any{"supported": true}},
 		}, nil
 	case "session/new":
-		return s.begin(m)
+		return s.nameSession(m)
 	case "session/load":
 		return s.load(m)
 	case "session/prompt", "_session/steering":
@@ -267,8 +267,8 @@ func read[T any](m message) (v T, err error) {
 	return v, nil
 }
 
-// begin names a new session. Its first prompt begins it.
-func (s *socket) begin(m message) (any, error) {
+// nameSession names a new session. Its first prompt begins it.
+func (s *socket) nameSession(m message) (any, error) {
 	p, err := read[struct {
 		Servers []json.RawMessage `json:"mcpServers"`
 		Meta    struct {

@@ -83,7 +83,7 @@ func (v *voice) hear(ctx context.Context, e record.Event) (list []update, err er
 			more, err := v.upto(ctx, e.Span.To)
 			return append(list, more...), err
 		}
-		return append(list, v.say(words)), nil
+		return append(list, v.sayWords(words)), nil
 	}
 	if e.Seq <= v.at.Seq {
 		return nil, nil
@@ -119,13 +119,13 @@ func (v *voice) upto(ctx context.Context, to int64) (list []update, err error) {
 			v.at.Words.To = to // the rest was not kept
 			return list, nil
 		}
-		list = append(list, v.say(string(words)))
+		list = append(list, v.sayWords(string(words)))
 	}
 	return list, nil
 }
 
-// say returns the update of words that follow those that were heard.
-func (v *voice) say(words string) update {
+// sayWords returns the update of words that follow those that were heard.
+func (v *voice) sayWords(words string) update {
 	v.at.Words.From = v.at.Words.To
 	v.at.Words.To += int64(len(words))
 	return v.update(map[string]any{"sessionUpdate": acp.UpdateMessage, "content": block(words)}, nil)

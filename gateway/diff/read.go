@@ -118,7 +118,7 @@ func (p *parser) add(text string, cut bool) {
 	switch {
 	case p.oldLeft+p.newLeft > 0 && p.addLine(text, cut):
 	case strings.HasPrefix(text, "diff "):
-		if p.begin(); p.full {
+		if p.beginFile(); p.full {
 			return
 		}
 		if paths, ok := strings.CutPrefix(text, "diff --git "); ok {
@@ -127,7 +127,7 @@ func (p *parser) add(text string, cut bool) {
 		}
 	case p.file == nil && !strings.HasPrefix(text, "--- ") && !strings.HasPrefix(text, "@@ "):
 	case p.file == nil: // a difference of one file, without a line that names both
-		p.begin()
+		p.beginFile()
 		p.add(text, cut)
 	case strings.HasPrefix(text, "@@ "):
 		p.body = true
@@ -141,8 +141,8 @@ func (p *parser) add(text string, cut bool) {
 	}
 }
 
-// begin begins another file.
-func (p *parser) begin() {
+// beginFile begins another file.
+func (p *parser) beginFile() {
 	if p.full = len(p.list) == p.limits.Files; p.full {
 		p.file = nil
 		return

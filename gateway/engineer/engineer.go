@@ -453,7 +453,7 @@ func (e *Engineer) Cancel(ctx context.Context, id string, drop bool, by gitd.Per
 
 // Say gives a task further work, like a comment on its pull request. A second call with the same key has no effect.
 func (e *Engineer) Say(ctx context.Context, id, key, text string, by gitd.Person) (record.Task, error) {
-	return e.command(ctx, id, "speak to", func(ctx context.Context, j *job) error { return j.say(ctx, key, text, by) })
+	return e.command(ctx, id, "speak to", func(ctx context.Context, j *job) error { return j.sayWords(ctx, key, text, by) })
 }
 
 // LinesChanged has the task of a caller look for comments on lines that its pull request lacks.
@@ -527,7 +527,7 @@ func (e *Engineer) wake(id string, look bool) (*job, error) {
 	if j == nil {
 		j = newJob(e, e.tasks[id])
 		e.jobs[id] = j
-		e.wg.Go(j.own)
+		e.wg.Go(j.takeSteps)
 	}
 	if look {
 		j.news.Store(true)

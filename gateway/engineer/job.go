@@ -80,8 +80,8 @@ func (j *job) awake() {
 	}
 }
 
-// own takes steps until nothing is left to do.
-func (j *job) own() {
+// takeSteps takes steps until nothing is left to do.
+func (j *job) takeSteps() {
 	ctx, cancel := context.WithCancel(j.engineer.ctx)
 	var lanes sync.WaitGroup
 	for _, lane := range []lane{laneSlack, laneForge, laneTicket} {
@@ -281,14 +281,14 @@ func (j *job) step(ctx context.Context) (pause time.Duration, err error) {
 		case !any && !t.For.IsZero():
 			return maxPause, nil // the server was killed before the branch was proposed
 		case !any:
-			err = j.begin(ctx, nil)
+			err = j.beginWork(ctx, nil)
 		case !w.Ended:
 			var over bool
 			if over, err = j.attend(ctx, w); !over && err == nil {
 				return j.engineer.settings().Every, nil
 			}
 		case !w.OK: // the task was retried
-			err = j.begin(ctx, w.Keys)
+			err = j.beginWork(ctx, w.Keys)
 		case w.Published == "":
 			err = j.publish(ctx, w)
 		case shared && t.PRNumber == 0:
@@ -367,7 +367,7 @@ func (j *job) address(ctx context.Context) error {
 	for _, i := range waiting {
 		keys = append(keys, i.Key)
 	}
-	return j.begin(ctx, keys)
+	return j.beginWork(ctx, keys)
 }
 
 // leave reports items in the thread of a task that has no agent to work on them.
@@ -399,9 +399,9 @@ func failing(items []item) string {
 	return "The check " + strings.Join(slices.Compact(names), ", ") + " failed"
 }
 
-// begin journals the beginning of work. The work addresses the items with the given keys, or the task itself if there
+// beginWork journals the beginning of work. The work addresses the items with the given keys, or the task itself if there
 // are none.
-func (j *job) begin(ctx context.Context, keys []string) error {
+func (j *job) beginWork(ctx context.Context, keys []string) error {
 	t, past, err := j.now(ctx)
 	if err != nil {
 		return err
@@ -696,8 +696,8 @@ func (j *job) cancel(ctx context.Context, drop bool, by gitd.Person) error {
 	return repo.Update(ctx, gitd.RefUpdate{Name: "refs/heads/" + t.Caller().Branch()})
 }
 
-// say journals words for the task that did not come from the forge.
-func (j *job) say(ctx context.Context, key, text string, by gitd.Person) error {
+// sayWords journals words for the task that did not come from the forge.
+func (j *job) sayWords(ctx context.Context, key, text string, by gitd.Person) error {
 	t, past, err := j.now(ctx)
 	switch {
 	case err != nil:

@@ -52,7 +52,7 @@ func (api *API) takeIn(c *route.Call) error {
 		}
 		done, err = api.ImportLink(c.R.Context(), c.Who, q, strings.TrimSpace(string(link)))
 	} else {
-		done, err = api.take(c.R.Context(), c.Who, q, c.R.Body)
+		done, err = api.takeFile(c.R.Context(), c.Who, q, c.R.Body)
 	}
 	if err != nil {
 		return err
@@ -60,8 +60,8 @@ func (api *API) takeIn(c *route.Call) error {
 	return c.Reply(done)
 }
 
-// take takes a file in.
-func (api *API) take(ctx context.Context, who route.Who, q Import, in io.Reader) (export.Imported, error) {
+// takeFile takes a file in.
+func (api *API) takeFile(ctx context.Context, who route.Who, q Import, in io.Reader) (export.Imported, error) {
 	if q.Repo == "" {
 		return export.Imported{}, route.NewProblem(route.KindInvalid, "the repository is missing: which one does the file go to?")
 	}
@@ -94,7 +94,7 @@ func (api *API) ImportLink(ctx context.Context, who route.Who, q Import, link st
 		return export.Imported{}, route.NewProblem(route.KindInvalid, "cannot import: %s answers with the status %d", u.Host, resp.StatusCode).
 			WithHint("a link opens until it expires; the other server makes another one")
 	}
-	return api.take(ctx, who, q, resp.Body)
+	return api.takeFile(ctx, who, q, resp.Body)
 }
 
 // linkClient follows no redirection, so that a link leads to the server that it names.

@@ -35,8 +35,8 @@ func (api *API) bound() {
 	api.arriving.Max, api.taken.Max, api.packing.Max = mostArriving, mostTaken, mostPacked
 }
 
-// take counts one more upload of a person. release gives it back.
-func (api *API) take(who route.Who) (release func(), err error) {
+// countUpload counts one more upload of a person. release gives it back.
+func (api *API) countUpload(who route.Who) (release func(), err error) {
 	api.once.Do(api.bound)
 	if release, err = api.taken.Acquire(who); err != nil {
 		p := route.NewProblem(route.KindLimited, "as many uploads wait for their workspaces as may at once")
@@ -78,7 +78,7 @@ func (api *API) UploadForm(c *route.Call) (done transfer.Uploaded, s workspace.W
 	if s, err = api.Workspaces.Changeable(c.R.Context(), c.Who, c.R.PathValue("workspace")); err != nil {
 		return done, workspace.Workspace{}, form, err
 	}
-	release, err := api.take(c.Who)
+	release, err := api.countUpload(c.Who)
 	if err != nil {
 		return done, s, form, err
 	}

@@ -87,7 +87,7 @@ func (api *API) enter(who route.Who) (leave func(), err error) {
 	if api.all++; api.all == 1 {
 		api.alone = api.follow()
 	}
-	api.hold()
+	api.holdTap()
 	return func() {
 		api.mu.Lock()
 		defer api.mu.Unlock()

@@ -40,7 +40,7 @@ func (t *tap) add(topics []string) {
 // within a tenth of a second are one message.
 func (api *API) Topics(ctx context.Context, send func(topics []string) error) {
 	api.mu.Lock()
-	api.hold()
+	api.holdTap()
 	api.mu.Unlock()
 	defer func() {
 		api.mu.Lock()
@@ -83,8 +83,8 @@ func (api *API) Topics(ctx context.Context, send func(topics []string) error) {
 	}
 }
 
-// hold has views wake by events until release is called as often. mu is held.
-func (api *API) hold() {
+// holdTap has views wake by events until release is called as often. mu is held.
+func (api *API) holdTap() {
 	if api.held++; api.held == 1 {
 		api.asleep = api.watch()
 	}

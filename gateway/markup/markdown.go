@@ -55,7 +55,7 @@ func (s *Stream) Write(words string) (closed []template.HTML) {
 	if last == nil || last == doc.FirstChild() {
 		return nil
 	}
-	at := begin(whole, last)
+	at := firstByte(whole, last)
 	if at <= 0 {
 		return nil // it is not known where the last block begins
 	}
@@ -129,8 +129,8 @@ func tooDeep(source []byte) bool {
 	return false
 }
 
-// begin returns the first byte of the line on which a block begins, or -1 if that is not known.
-func begin(source []byte, n ast.Node) int {
+// firstByte returns the first byte of the line on which a block begins, or -1 if that is not known.
+func firstByte(source []byte, n ast.Node) int {
 	at := n.Pos()
 	if at < 0 || at > len(source) {
 		return -1

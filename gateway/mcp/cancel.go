@@ -33,8 +33,8 @@ type openCalls struct {
 
 type openCall struct{ cancel context.CancelCauseFunc }
 
-// begin has the context of a call end when the client cancels the call. The caller calls end when the call has an answer.
-func (o *openCalls) begin(c *route.Call, m message) (end func()) {
+// beginCall has the context of a call end when the client cancels the call. The caller calls end when the call has an answer.
+func (o *openCalls) beginCall(c *route.Call, m message) (end func()) {
 	name := callName{c.R.Header.Get(sessionHeader), string(m.ID), c.Who.Subject}
 	if !m.isToolCall() || name.Session == "" || name.ID == "" {
 		return func() {}

@@ -189,7 +189,7 @@ func (api *API) serve(c *route.Call) error {
 	}
 	passed, foreign := api.elsewhere(c, m)
 	if passed != nil || foreign {
-		defer api.calls.begin(c, m)()
+		defer api.calls.beginCall(c, m)()
 	}
 	if passed != nil {
 		servePassed(passed, c)
@@ -314,7 +314,7 @@ func (f *front) serve(w http.ResponseWriter, r *http.Request, who route.Who, bod
 		defer f.release(s)
 		s.handler.ServeHTTP(out, r)
 	default:
-		s, err := f.begin(r, who)
+		s, err := f.beginSession(r, who)
 		if err != nil {
 			return err
 		}
@@ -367,8 +367,8 @@ func (f *front) single(ctx context.Context, who route.Who) http.Handler {
 	})
 }
 
-// begin begins a session for a request without a session id.
-func (f *front) begin(r *http.Request, who route.Who) (*session, error) {
+// beginSession begins a session for a request without a session id.
+func (f *front) beginSession(r *http.Request, who route.Who) (*session, error) {
 	if r.Method != http.MethodPost {
 		return nil, route.NewProblem(route.KindInvalid,
 			"this request is of no session").WithHint("a session begins with a POST of `initialize`; its id goes into " + sessionHeader)

@@ -275,17 +275,17 @@ func TestCallsAtOnce(t *testing.T) {
 func TestMemory(t *testing.T) {
 	var l ledger
 	a, b := l.open("a"), l.open("b")
-	if !a.hold(heldByRun) || a.hold(1) || !b.hold(1) {
+	if !a.holdBytes(heldByRun) || a.holdBytes(1) || !b.holdBytes(1) {
 		t.Error("a run's bound")
 	}
 	a.release(heldByRun)
-	if !a.hold(1) {
+	if !a.holdBytes(1) {
 		t.Error("what was released cannot be taken again")
 	}
 	var all []*account
 	for i := range heldByAll/heldByRun + 1 {
 		c := l.open(fmt.Sprint(i))
-		if c.hold(heldByRun) != (i < heldByAll/heldByRun-1) {
+		if c.holdBytes(heldByRun) != (i < heldByAll/heldByRun-1) {
 			t.Errorf("run %d", i)
 		}
 		all = append(all, c)

@@ -510,7 +510,7 @@ func (c *call) providerRefused(w *client, resp *http.Response) *refusal {
 			"credential", c.key.whose)
 		return &refusal{kind: kindRefused, code: resp.StatusCode,
 			text: fmt.Sprintf("ramus: %s does not allow this with the key that ramus has for it (status %d); %s",
-				c.provider.name, resp.StatusCode, c.key.place(c.provider.name))}
+				c.provider.name, resp.StatusCode, c.key.correctedAt(c.provider.name))}
 	case len(text) > maxRefused || resp.Header.Get("Content-Encoding") != "" || !json.Valid(text):
 		w.header(resp.Header)
 		return &refusal{kind: kindGateway, code: resp.StatusCode,

@@ -46,8 +46,8 @@ func (p *Proxy) keyFor(v *served, g guest) (key, *refusal) {
 	return key{value: v.key, secrets: v.secrets}, nil
 }
 
-// place says where the key can be corrected.
-func (k key) place(provider string) string {
+// correctedAt says where the key can be corrected.
+func (k key) correctedAt(provider string) string {
 	if k.whose != "" {
 		return "its owner checks the credential " + k.whose
 	}

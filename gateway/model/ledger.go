@@ -55,8 +55,8 @@ func (a *account) close() {
 	}
 }
 
-// hold adds n bytes of memory. Returns false if the bound is exceeded.
-func (a *account) hold(n int64) bool {
+// holdBytes adds n bytes of memory. Returns false if the bound is exceeded.
+func (a *account) holdBytes(n int64) bool {
 	a.ledger.mu.Lock()
 	defer a.ledger.mu.Unlock()
 	if a.held+n > heldByRun || a.ledger.held+n > heldByAll {

@@ -50,7 +50,7 @@ func (c *call) readBody(w http.ResponseWriter, r *http.Request) ([]byte, *refusa
 		if len(body) == cap(body) {
 			// One byte more than allowed shows that the body is too long.
 			size := min(max(2*cap(body), 64<<10), maxRequest+1)
-			if !c.account.hold(int64(size - cap(body))) {
+			if !c.account.holdBytes(int64(size - cap(body))) {
 				return nil, &refusal{kind: kindBusy, text: "ramus: too many large requests at once; try again"}
 			}
 			c.held += int64(size - cap(body))

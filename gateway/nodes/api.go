@@ -110,9 +110,9 @@ func (api *API) at(n nodes.Node) Node {
 		Health: workspace.Health(n.Health), LastHeartbeat: n.Seen, StaleAfter: api.Nodes.Stale()}, &n}
 }
 
-// own reports whether the path names the server's own machine. A path that names no machine that the caller sees is an
+// isOwn reports whether the path names the server's own machine. A path that names no machine that the caller sees is an
 // error.
-func (api *API) own(c *route.Call) (bool, error) {
+func (api *API) isOwn(c *route.Call) (bool, error) {
 	id := c.R.PathValue("node")
 	if id == workspace.Node {
 		return true, nil
@@ -135,7 +135,7 @@ func (api *API) list(c *route.Call) error {
 }
 
 func (api *API) show(c *route.Call) error {
-	own, err := api.own(c)
+	own, err := api.isOwn(c)
 	if err != nil {
 		return err
 	}
@@ -156,7 +156,7 @@ func (api *API) replyNode(c *route.Call, status int) func(nodes.Node, error) err
 }
 
 func (api *API) events(c *route.Call) error {
-	own, err := api.own(c)
+	own, err := api.isOwn(c)
 	if err != nil {
 		return err
 	}
@@ -178,7 +178,7 @@ func (api *API) events(c *route.Call) error {
 }
 
 func (api *API) showBootLog(c *route.Call) error {
-	own, err := api.own(c)
+	own, err := api.isOwn(c)
 	if err != nil {
 		return err
 	}
@@ -227,7 +227,7 @@ func (api *API) add(c *route.Call) error {
 
 // refuseOwn returns a problem if the path names the server's own machine.
 func (api *API) refuseOwn(c *route.Call) error {
-	own, err := api.own(c)
+	own, err := api.isOwn(c)
 	if own {
 		return route.NewProblem(route.KindConflict,
 			"the server runs on this machine").WithHint("stop the server itself; its containers stay for the next one")

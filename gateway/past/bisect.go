@@ -143,7 +143,7 @@ func (api *API) prepare(ctx context.Context, who route.Who, b Bisect) (*trial.Bi
 	if b.Command != nil && b.Command.Background {
 		return nil, route.NewProblem(route.KindInvalid, "a command in the background has no result")
 	}
-	repo, rev, err := api.place(ctx, who, b.Of, b.Repo)
+	repo, rev, err := api.findRevision(ctx, who, b.Of, b.Repo)
 	if err != nil {
 		return nil, err
 	}

@@ -70,7 +70,7 @@ func (api *API) tournamentRoutes() []route.Route {
 		{Method: "POST", Pattern: "/api/tournaments", Access: route.AccessWrite,
 			Summary: "Have several agents do one task side by side, each in a caller of its own that begins at the same " +
 				"commit",
-			Request: Tournament{}, Response: tournament.Standing{}, Handle: api.begin},
+			Request: Tournament{}, Response: tournament.Standing{}, Handle: api.beginTournament},
 		{Method: "GET", Pattern: "/api/tournaments", Access: route.AccessRead,
 			Summary: "The tournaments, the newest first", Query: tournamentsQuery{}, Response: []tournament.Record{},
 			Handle: api.tournaments},
@@ -88,11 +88,11 @@ func (api *API) tournamentRoutes() []route.Route {
 		{Method: "POST", Pattern: "/api/tournaments/{tournament}/take", Access: route.AccessWrite,
 			Summary: "Merge an entry into the base or, if the tournament was forked from a caller, into the caller's " +
 				"branch; drop removes the branches of the others",
-			Request: Take{}, Response: Took{}, Handle: api.take},
+			Request: Take{}, Response: Took{}, Handle: api.takeCandidate},
 	}
 }
 
-func (api *API) begin(c *route.Call) error {
+func (api *API) beginTournament(c *route.Call) error {
 	var q Tournament
 	if err := c.ReadJSON(&q); err != nil {
 		return err
@@ -438,7 +438,7 @@ func (api *API) Follow(ctx context.Context, who route.Who, name string,
 	return api.Standing(ctx, who, name)
 }
 
-func (api *API) take(c *route.Call) error {
+func (api *API) takeCandidate(c *route.Call) error {
 	var q Take
 	if err := c.ReadJSON(&q); err != nil {
 		return err

@@ -90,7 +90,7 @@ func (api *API) Why(ctx context.Context, who route.Who, w Why) (provenance.Answe
 	if w.To == 0 {
 		w.To = w.Line
 	}
-	repo, rev, err := api.place(ctx, who, w.Of, w.Repo)
+	repo, rev, err := api.findRevision(ctx, who, w.Of, w.Repo)
 	if err != nil {
 		return provenance.Answer{}, err
 	}
@@ -99,9 +99,9 @@ func (api *API) Why(ctx context.Context, who route.Who, w Why) (provenance.Answe
 		Brief: w.Brief, Sees: who.SeesRun})
 }
 
-// place returns the repository and the revision that a caller of a request means. The whole name of a caller goes
+// findRevision returns the repository and the revision that a caller of a request means. The whole name of a caller goes
 // before a revision, and a revision before a part of a caller's name.
-func (api *API) place(ctx context.Context, who route.Who, of, name string) (*gitd.Repo, string, error) {
+func (api *API) findRevision(ctx context.Context, who route.Who, of, name string) (*gitd.Repo, string, error) {
 	st, cerr := api.caller(who, of)
 	if cerr == nil && st.Caller.Is(of) {
 		return api.placeOf(ctx, who, st, name)

@@ -211,8 +211,8 @@ func (k *codes) give(p previewed, now time.Time) (string, error) {
 	return name, nil
 }
 
-// take redeems a code. A code can be redeemed once.
-func (k *codes) take(name string, now time.Time) (previewed, bool) {
+// redeemCode redeems a code. A code can be redeemed once.
+func (k *codes) redeemCode(name string, now time.Time) (previewed, bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	c, ok := k.open[name]
@@ -366,7 +366,7 @@ func (api *API) hostPreview(c *route.Call) error {
 
 // enterPreview exchanges a code for a cookie.
 func (api *API) enterPreview(c *route.Call, label string) error {
-	p, ok := api.codes.take(c.R.URL.Query().Get("code"), api.Now())
+	p, ok := api.codes.redeemCode(c.R.URL.Query().Get("code"), api.Now())
 	if !ok || api.Origin.hosts.name(p.caller, p.port) != label {
 		if _, err := api.admitted(c, label); err != nil { // a browser with a valid cookie may open an old link again
 			return previewClosed(errors.New("the way to it was used before, or is older than a minute"))

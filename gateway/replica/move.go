@@ -409,7 +409,7 @@ func (f *Front) serveTake(w http.ResponseWriter, r *http.Request) {
 		q := r.URL.Query()
 		dir, _ := f.staged(repo, id)
 		in := &timely{r.Body, http.NewResponseController(w)}
-		err = f.take(in, copying{repo, dir, id, q.Get("first") != "", q.Get("last") != ""})
+		err = f.takeFiles(in, copying{repo, dir, id, q.Get("first") != "", q.Get("last") != ""})
 	}
 	answerResult(w, err)
 }
@@ -427,8 +427,8 @@ func (t *timely) Read(p []byte) (int, error) {
 	return t.Reader.Read(p)
 }
 
-// take writes files of a copy. Only its sender writes into its folder.
-func (f *Front) take(body io.Reader, c copying) error {
+// takeFiles writes files of a copy. Only its sender writes into its folder.
+func (f *Front) takeFiles(body io.Reader, c copying) error {
 	if c.first {
 		if err := os.MkdirAll(c.dir, 0o755); err != nil {
 			return err

@@ -116,8 +116,8 @@ func (o *OIDC) oauth(p *oidc.Provider, redirect string) *oauth2.Config {
 		RedirectURL: redirect, Scopes: scopes}
 }
 
-// begin returns the URL at the provider for the person.
-func (o *OIDC) begin(ctx context.Context, a attempt, redirect string, again bool) (string, error) {
+// beginSignIn returns the URL at the provider for the person.
+func (o *OIDC) beginSignIn(ctx context.Context, a attempt, redirect string, again bool) (string, error) {
 	ctx, cancel := o.context(ctx)
 	defer cancel()
 	p, err := o.discover(ctx)
@@ -235,7 +235,7 @@ func (api *API) beginOIDC(c *route.Call) error {
 		return err
 	}
 	a := beginAttempt(c)
-	to, err := api.People.OIDC.begin(c.R.Context(), a, c.Address()+oidcCallback, c.R.URL.Query().Get("again") != "")
+	to, err := api.People.OIDC.beginSignIn(c.R.Context(), a, c.Address()+oidcCallback, c.R.URL.Query().Get("again") != "")
 	if err != nil {
 		return oidcProblem(err, "try again in a moment")
 	}

@@ -44,8 +44,8 @@ func (l *ownerLinks) give(now time.Time) (code string, until time.Time) {
 	return code, until
 }
 
-// take redeems a code, once.
-func (l *ownerLinks) take(code string, now time.Time) bool {
+// redeemCode redeems a code, once.
+func (l *ownerLinks) redeemCode(code string, now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.drop(now)
@@ -124,7 +124,7 @@ func (api *API) followLink(c *route.Call) error {
 		return route.NewProblem(route.KindUnavailable, "this link is not loaded in advance").WithHint("follow it")
 	}
 	q := c.R.URL.Query()
-	if !api.People.links.take(q.Get("code"), api.Now()) {
+	if !api.People.links.redeemCode(q.Get("code"), api.Now()) {
 		return route.NewProblem(route.KindDenied, "this link was used before, or is older than ten minutes").
 			WithHint("`ramus open` on the server's machine makes a new one")
 	}

@@ -144,14 +144,14 @@ type threadMessage struct {
 	} `json:"metadata"`
 }
 
-// own reports whether ramus posted the message.
-func (m *threadMessage) own(me Identity) bool {
+// isOwn reports whether ramus posted the message.
+func (m *threadMessage) isOwn(me Identity) bool {
 	return m.BotID != "" && m.BotID == me.Bot || m.User != "" && m.User == me.User
 }
 
 // mark returns the mark of a message of ramus. The same metadata of others is ignored.
 func (m *threadMessage) mark(me Identity) *Mark {
-	if m.Metadata.Type != markType || !m.own(me) {
+	if m.Metadata.Type != markType || !m.isOwn(me) {
 		return nil
 	}
 	var mark Mark
@@ -185,7 +185,7 @@ func (m *threadMessage) post(me Identity, names map[string]string) Post {
 		User: m.User,
 		Name: cmp.Or(names[m.User], m.Username, m.BotProfile.Name, m.User, m.BotID),
 		Bot:  m.BotID != "",
-		Own:  m.own(me),
+		Own:  m.isOwn(me),
 		Mark: m.mark(me),
 	}
 	p.Text = strings.TrimSpace(plain(m.Text, func(user, label string) (string, bool) {

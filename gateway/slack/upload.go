@@ -210,7 +210,7 @@ func (c *Client) hasFiles(ctx context.Context, s Share) (found bool, err error) 
 	err = c.pages(ctx, s.Channel, s.ThreadTS, func(m *threadMessage) bool {
 		for _, f := range m.Files {
 			// Files of others with the same names do not count.
-			found = found || m.own(me) && slices.ContainsFunc(s.Files, func(u Upload) bool { return u.Name == f.Name })
+			found = found || m.isOwn(me) && slices.ContainsFunc(s.Files, func(u Upload) bool { return u.Name == f.Name })
 		}
 		return !found
 	})

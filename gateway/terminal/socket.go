@@ -115,11 +115,11 @@ func (s *socket) serve() {
 	defer s.conn.Close()
 	// Both ends below unblock a Read and a Write.
 	defer context.AfterFunc(s.call.Draining(),
-		func() { s.say(Problem{Kind: "restart", Detail: "the server is restarting"}); cancel() })()
+		func() { s.sendProblem(Problem{Kind: "restart", Detail: "the server is restarting"}); cancel() })()
 	defer context.AfterFunc(ctx, func() { s.conn.Close() })()
 	s.conn.SetReadLimit(MaxFrame + 1)
-	if err := s.begin(ctx); err != nil {
-		s.say(s.problem(err))
+	if err := s.beginTerminal(ctx); err != nil {
+		s.sendProblem(s.problem(err))
 		return
 	}
 	defer s.viewer.Close()
@@ -130,12 +130,12 @@ func (s *socket) serve() {
 	work.Go(func() { defer cancel(); s.enter(ctx) })
 	work.Go(func() { s.ping(ctx) })
 	if err := s.receive(ctx); err != nil {
-		s.say(s.problem(err))
+		s.sendProblem(s.problem(err))
 	}
 }
 
-// say sends a problem. The client may be gone.
-func (s *socket) say(p Problem) { _ = s.write(Frame{Type: FrameProblem, Fault: p}) }
+// sendProblem sends a problem. The client may be gone.
+func (s *socket) sendProblem(p Problem) { _ = s.write(Frame{Type: FrameProblem, Fault: p}) }
 
 // problem returns an error for the client.
 func (s *socket) problem(err error) Problem {
@@ -180,8 +180,8 @@ func (s *socket) read() (Frame, error) {
 	return f, nil
 }
 
-// begin reads the first frame, and finds or opens the terminal.
-func (s *socket) begin(ctx context.Context) error {
+// beginTerminal reads the first frame, and finds or opens the terminal.
+func (s *socket) beginTerminal(ctx context.Context) error {
 	if err := s.conn.SetReadDeadline(time.Now().Add(helloTime)); err != nil {
 		return err
 	}
@@ -250,7 +250,7 @@ func (s *socket) find(ctx context.Context, h Hello) (*shell.Shell, error) {
 	if h.Watch {
 		return nil, route.NotFound("terminal", h.Terminal)
 	}
-	return s.api.begin(ctx, s.call,
+	return s.api.findOrOpen(ctx, s.call,
 		record.Request{Caller: s.caller.Caller, Repo: s.caller.Repo, Terminal: &call, Asker: h.Asker})
 }
 
@@ -311,7 +311,7 @@ func (s *socket) receive(ctx context.Context) error {
 		switch f.Type {
 		case FrameInput, FrameSize, FrameTake:
 			if _, first := s.typing.add(f); first {
-				s.say(Problem{Kind: "dropped", Detail: "the program takes its input too slowly, so that the rest of it is dropped"})
+				s.sendProblem(Problem{Kind: "dropped", Detail: "the program takes its input too slowly, so that the rest of it is dropped"})
 			}
 		case FrameAck:
 			s.viewer.Ack(f.Offset)
@@ -331,7 +331,7 @@ func (s *socket) enter(ctx context.Context) {
 	rate := bucket{now: s.api.Now, left: inputRate}
 	for {
 		f, err := s.typing.next(ctx)
-		if err != nil || rate.take(ctx, len(f.Data)) != nil {
+		if err != nil || rate.takeBytes(ctx, len(f.Data)) != nil {
 			return
 		}
 		switch f.Type {
@@ -340,7 +340,7 @@ func (s *socket) enter(ctx context.Context) {
 		case FrameSize:
 			s.viewer.Resize(f.Size)
 		case FrameTake:
-			err = s.take()
+			err = s.takeOwnership()
 		}
 		s.typing.done(f)
 		if ctx.Err() != nil {
@@ -348,14 +348,14 @@ func (s *socket) enter(ctx context.Context) {
 		}
 		if err != nil {
 			// Input that the program cannot have is dropped, and the viewer stays.
-			s.say(Problem{Kind: "dropped", Detail: err.Error()})
+			s.sendProblem(Problem{Kind: "dropped", Detail: err.Error()})
 		}
 	}
 }
 
-// take makes the viewer the owner. Takes that follow each other within a second are one in the log of actions, so that a
+// takeOwnership makes the viewer the owner. Takes that follow each other within a second are one in the log of actions, so that a
 // client cannot fill it.
-func (s *socket) take() error {
+func (s *socket) takeOwnership() error {
 	if err := s.viewer.Take(); err != nil {
 		return err
 	}
@@ -374,8 +374,8 @@ type bucket struct {
 	left float64
 }
 
-// take waits until n bytes are within the rate.
-func (b *bucket) take(ctx context.Context, n int) error {
+// takeBytes waits until n bytes are within the rate.
+func (b *bucket) takeBytes(ctx context.Context, n int) error {
 	now := b.now()
 	if !b.last.IsZero() {
 		b.left = min(inputRate, b.left+now.Sub(b.last).Seconds()*inputRate)

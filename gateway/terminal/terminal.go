@@ -110,7 +110,7 @@ func (api *API) openTerminal(c *route.Call) error {
 	}
 	request := record.Request{Key: q.Key, Caller: caller, Repo: repo, Base: q.Base, Fork: q.Fork,
 		Terminal: &q.TerminalCall, Asker: q.Asker}
-	t, err := api.begin(c.R.Context(), c, request)
+	t, err := api.findOrOpen(c.R.Context(), c, request)
 	if err != nil {
 		return err
 	}
@@ -131,7 +131,7 @@ func (api *API) openForPage(c *route.Call) error {
 	if err != nil {
 		return err
 	}
-	t, err := api.begin(c.R.Context(), c,
+	t, err := api.findOrOpen(c.R.Context(), c,
 		record.Request{Key: q.Key, Caller: st.Caller, Repo: st.Repo, Terminal: &record.TerminalCall{}})
 	if err != nil {
 		return err
@@ -139,8 +139,8 @@ func (api *API) openForPage(c *route.Call) error {
 	return c.Reply(t.Status())
 }
 
-// begin opens a terminal, or finds the one that a request names.
-func (api *API) begin(ctx context.Context, c *route.Call, r record.Request) (*shell.Shell, error) {
+// findOrOpen opens a terminal, or finds the one that a request names.
+func (api *API) findOrOpen(ctx context.Context, c *route.Call, r record.Request) (*shell.Shell, error) {
 	if err := api.Find.Bind(ctx, c.Who, &r); err != nil {
 		return nil, err
 	}

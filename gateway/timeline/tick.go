@@ -104,7 +104,7 @@ func (f *fold) apply(e record.Event) {
 	}
 	switch e.Type {
 	case record.EventStepStarted:
-		f.begin(e)
+		f.beginStep(e)
 	case record.EventStepFinished:
 		f.finish(e)
 	case record.EventUsage:
@@ -130,7 +130,7 @@ func (f *fold) of(e record.Event) *Tick {
 	return f.last
 }
 
-func (f *fold) begin(e record.Event) {
+func (f *fold) beginStep(e record.Event) {
 	if f.open[e.Step] != nil {
 		return // a server that was restarted goes on with it
 	}

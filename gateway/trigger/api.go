@@ -84,7 +84,7 @@ func (api *API) hook(c *route.Call) error {
 	case !fits:
 		return c.Reply(Heard{Trigger: e.Name, Ignored: true})
 	}
-	run, known, err := t.claim(c.R.Context(), e, ev)
+	run, known, err := t.claimRun(c.R.Context(), e, ev)
 	switch {
 	case errors.Is(err, ErrLimit):
 		return route.NewProblem(route.KindUnavailable, "trigger %s has started as much work as its limit allows",

@@ -152,8 +152,8 @@ func (f fields) fits(when map[string]string) bool {
 	return true
 }
 
-// take returns the inputs that a trigger takes from the event, together with its fixed ones.
-func (f fields) take(t *Trigger) map[string]any {
+// takeInputs returns the inputs that a trigger takes from the event, together with its fixed ones.
+func (f fields) takeInputs(t *Trigger) map[string]any {
 	values := make(map[string]any, len(t.Input)+len(t.Take))
 	for name, v := range t.Input {
 		values[name] = v
@@ -199,7 +199,7 @@ func (e Event) fill(t *Trigger, f fields) Event {
 	if t.Task != "" {
 		e.Shown = f.shown()
 	} else {
-		e.Values = f.take(t)
+		e.Values = f.takeInputs(t)
 	}
 	return e
 }

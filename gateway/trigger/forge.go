@@ -28,7 +28,7 @@ func (t *Triggers) Deliver(ctx context.Context, from forge.Forge, d forge.Delive
 			continue
 		}
 		ev.Time = t.Now().UTC()
-		if _, _, err := t.claim(ctx, e, ev.fill(&e.Trigger, f)); err != nil && !isRefused(err) {
+		if _, _, err := t.claimRun(ctx, e, ev.fill(&e.Trigger, f)); err != nil && !isRefused(err) {
 			errs = append(errs, err)
 		}
 	}

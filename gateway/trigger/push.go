@@ -82,6 +82,6 @@ func (t *Triggers) firePush(ctx context.Context, e *entry, branch string, before
 	}
 	ev := Event{Kind: KindPush, Key: "push " + branch + " " + string(now), Time: t.Now().UTC(), Base: branch,
 		Title: "push to " + branch + " at " + string(now)[:min(10, len(now))]}
-	_, _, err = t.claim(ctx, e, ev.fill(&e.Trigger, f))
+	_, _, err = t.claimRun(ctx, e, ev.fill(&e.Trigger, f))
 	return err
 }

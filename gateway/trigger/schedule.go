@@ -120,7 +120,7 @@ func (t *Triggers) fireTime(ctx context.Context, e *entry, at time.Time, missed 
 	}
 	f := fields{"time": stamp, "missed": json.Number(strconv.Itoa(missed))}
 	ev := Event{Kind: KindCron, Key: "cron " + stamp, Title: title, Time: at, Missed: missed}.fill(&e.Trigger, f)
-	_, _, err := t.claim(ctx, e, ev)
+	_, _, err := t.claimRun(ctx, e, ev)
 	if err != nil && !isRefused(err) {
 		return err
 	}

@@ -178,9 +178,9 @@ const maxActive = 200
 // runKey is the id of the run of an event. Its caller tells events apart.
 const runKey = "trigger"
 
-// claim claims the run of an event. The run is durable when claim returns. known is true if the event was claimed
+// claimRun claims the run of an event. The run is durable when claim returns. known is true if the event was claimed
 // before. A person may run a paused trigger.
-func (t *Triggers) claim(ctx context.Context, e *entry, ev Event) (run record.Run, known bool, err error) {
+func (t *Triggers) claimRun(ctx context.Context, e *entry, ev Event) (run record.Run, known bool, err error) {
 	e.claiming.Lock()
 	defer e.claiming.Unlock()
 	caller, err := callerOf(e.Name, ev.Key)
@@ -288,7 +288,7 @@ func (t *Triggers) Run(ctx context.Context, name, key string, values map[string]
 			ev.Values[input] = v
 		}
 	}
-	run, _, err := t.claim(ctx, e, ev)
+	run, _, err := t.claimRun(ctx, e, ev)
 	if err != nil {
 		return run, err
 	}

@@ -77,7 +77,7 @@ func (t *Triggers) finish(ctx context.Context, e *entry, run record.Run, begins 
 		return nil
 	}
 	if run.Kind == record.KindRequest && !run.Ended() {
-		begun, err := t.begin(ctx, e, run)
+		begun, err := t.beginRun(ctx, e, run)
 		if err != nil {
 			if !route.IsLasting(err) {
 				return err
@@ -116,8 +116,8 @@ func (t *Triggers) finish(ctx context.Context, e *entry, run record.Run, begins 
 	return t.Executor.Tell(ctx, run.Name(), data)
 }
 
-// begin gives a claimed run its work.
-func (t *Triggers) begin(ctx context.Context, e *entry, run record.Run) (record.Run, error) {
+// beginRun gives a claimed run its work.
+func (t *Triggers) beginRun(ctx context.Context, e *entry, run record.Run) (record.Run, error) {
 	if e == nil {
 		return t.Executor.End(ctx, run.Name(), executor.Ending{Reason: record.ReasonBadInput,
 			Error: fmt.Sprintf("the trigger %s was removed from the configuration before its work began", run.Trigger())})

@@ -605,7 +605,7 @@ func (api *API) talkRoutes() []route.Route {
 	return []route.Route{
 		{Method: "POST", Pattern: "/workspaces/{workspace}/say", Access: api.Write,
 			Summary: "Say something to the agent of a workspace, by its page",
-			Media:   route.MediaHTML, Body: talkBody, Handle: api.say},
+			Media:   route.MediaHTML, Body: talkBody, Handle: api.sayPrompt},
 		{Method: "POST", Pattern: "/workspaces/{workspace}/talk/{action}", Access: api.Write, Media: route.MediaHTML,
 			Body: formBody, Handle: api.talkAction,
 			Summary: "Answer a question, change the prompts that wait, or stop the agent, by the page of a workspace"},
@@ -621,8 +621,8 @@ func (api *API) talkRoutes() []route.Route {
 	}
 }
 
-// say says something in a session. The agent at work hears it, or a new run begins.
-func (api *API) say(c *route.Call) error {
+// sayPrompt says something in a session. The agent at work hears it, or a new run begins.
+func (api *API) sayPrompt(c *route.Call) error {
 	if err := readForm(c); err != nil {
 		return err
 	}

@@ -157,7 +157,7 @@ func (api *API) timelinePage(c *route.Call) (*Page, error) {
 	if err != nil {
 		return nil, err
 	}
-	api.visits.begin(record.Caller{}, api.watchVisits) // those of the server before
+	api.visits.beginWatch(record.Caller{}, api.watchVisits) // those of the server before
 	d := &timelineData{Workspace: s, Path: workspacePath(s.ID), MayChange: c.Who.CheckChangeCaller(st) == nil,
 		Total: len(all), Agents: api.Executor.AgentNames(), query: url.Values{}}
 	p := &Page{Title: "Timeline of " + s.Name, Nav: "workspaces", Template: "timeline", Data: d,

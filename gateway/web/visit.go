@@ -42,8 +42,8 @@ func (v *visits) stop() {
 	}
 }
 
-// begin has watch look at visits from now on, until visits are stopped. It gets each new one.
-func (v *visits) begin(added record.Caller, watch func(ctx context.Context, added <-chan record.Caller)) {
+// beginWatch has watch look at visits from now on, until visits are stopped. It gets each new one.
+func (v *visits) beginWatch(added record.Caller, watch func(ctx context.Context, added <-chan record.Caller)) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.stopped {
@@ -73,7 +73,7 @@ func (api *API) visit(c *route.Call, s workspace.Workspace, t *timeline.Tick, _ 
 	if err != nil {
 		return err
 	}
-	api.visits.begin(r.Caller, api.watchVisits)
+	api.visits.beginWatch(r.Caller, api.watchVisits)
 	return api.see(c, workspacePath(r.Caller.Slug())+"?pane="+paneShell)
 }
 

@@ -27,7 +27,7 @@ type Opener func(context.Context, Object) (io.ReadCloser, error)
 // [object.ErrUpstreamRefused] if the other side takes no objects, and [object.ErrUpstream] if another attempt may help.
 func (r *Remote) Send(ctx context.Context, objects []Object, open Opener) (sent int, err error) {
 	if r.Dir != "" {
-		return r.place(ctx, objects, open)
+		return r.writeObjects(ctx, objects, open)
 	}
 	client := r.newClient()
 	for part := range slices.Chunk(objects, batchMost) {
@@ -103,8 +103,8 @@ func (r *Remote) put(ctx context.Context, client *http.Client, offer Offer, a Ac
 	return res.Body.Close()
 }
 
-// place writes the objects into Dir.
-func (r *Remote) place(ctx context.Context, objects []Object, open Opener) (sent int, err error) {
+// writeObjects writes the objects into Dir.
+func (r *Remote) writeObjects(ctx context.Context, objects []Object, open Opener) (sent int, err error) {
 	for _, o := range objects {
 		switch _, err := os.Lstat(r.file(o)); {
 		case err == nil:

@@ -180,7 +180,7 @@ func (s *Secrets) Bytes(b []byte) []byte {
 		return b
 	}
 	var c cut
-	out, _ := c.take(s, nil, b, true)
+	out, _ := c.takeText(s, nil, b, true)
 	return out
 }
 
@@ -334,7 +334,7 @@ func (w *Writer) LetGo() error {
 func (w *Writer) Found() []string { return slices.Sorted(maps.Keys(w.cut.found)) }
 
 func (w *Writer) pass(b []byte, final bool) error {
-	out, rest := w.cut.take(w.s, w.out[:0], b, final)
+	out, rest := w.cut.takeText(w.s, w.out[:0], b, final)
 	if len(out) > 0 {
 		n, err := w.w.Write(out)
 		if err == nil && n < len(out) {

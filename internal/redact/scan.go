@@ -301,9 +301,9 @@ type cut struct {
 	found   map[string]bool // names
 }
 
-// take appends b without its values to out. Overlapping values are one, and nothing of either is kept. rest is the end
+// takeText appends b without its values to out. Overlapping values are one, and nothing of either is kept. rest is the end
 // of b that has to be read again together with the next part. It is empty if b is final.
-func (c *cut) take(s *Secrets, out, b []byte, final bool) (_, rest []byte) {
+func (c *cut) takeText(s *Secrets, out, b []byte, final bool) (_, rest []byte) {
 	start := c.covered
 	for i := 0; ; {
 		at, p, n, _ := s.next(b, i, final)

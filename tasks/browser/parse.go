@@ -46,7 +46,7 @@ func Parse(name string, text []byte) (Spec, error) {
 		s.fill()
 		for _, m := range s.mistakes() {
 			if !r.reported(m.at) {
-				r.At(r.place(m.at), "%s", m.text)
+				r.At(r.valueAt(m.at), "%s", m.text)
 			}
 		}
 	}
@@ -96,8 +96,8 @@ func (r *reader) reported(at string) bool {
 	}
 }
 
-// place returns the value at a path, or the nearest value above it.
-func (r *reader) place(at string) *document.Value {
+// valueAt returns the value at a path, or the nearest value above it.
+func (r *reader) valueAt(at string) *document.Value {
 	for {
 		if v := r.places[at]; v != nil {
 			return v

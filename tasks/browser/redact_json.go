@@ -35,7 +35,7 @@ func (s *scrub) hide(name, value string, how strength) string {
 		return value
 	}
 	if s.lesson != nil {
-		s.lesson.take(name, value, how)
+		s.lesson.learnValue(name, value, how)
 		return value
 	}
 	s.exact(value) // only to record the name of a known secret
@@ -56,7 +56,7 @@ func (s *scrub) header(name, value string) string {
 	case "authorization", "proxy-authorization":
 		s.lesson.authorization("authorization", value)
 	default:
-		s.lesson.take(strings.ToLower(name), value, likely)
+		s.lesson.learnValue(strings.ToLower(name), value, likely)
 	}
 	return value
 }
@@ -140,7 +140,7 @@ func (l *lesson) password(id string) {
 		l.typed = make(map[string]string)
 	}
 	l.typed[id] = text
-	l.take("password", text, certain)
+	l.learnValue("password", text, certain)
 }
 
 // value cleans a JSON value. key is its name in the object around it. Maps and lists are changed in place.

@@ -39,8 +39,8 @@ const (
 	certain
 )
 
-// take remembers a value and its name.
-func (l *lesson) take(name, value string, how strength) {
+// learnValue remembers a value and its name.
+func (l *lesson) learnValue(name, value string, how strength) {
 	value = strings.TrimSpace(value)
 	if len(value) < redact.MinLength || len(value) > lessonValue || how == likely && !looksSecret(value) || value == Redacted {
 		return
@@ -58,7 +58,7 @@ func (l *lesson) take(name, value string, how strength) {
 	l.bytes += len(value)
 	// Programs may print the value before it was escaped.
 	if plain, err := url.QueryUnescape(value); err == nil && plain != value {
-		l.take(name, plain, how)
+		l.learnValue(name, plain, how)
 	}
 }
 
@@ -66,14 +66,14 @@ func (l *lesson) take(name, value string, how strength) {
 func (l *lesson) authorization(name, value string) {
 	scheme, rest, ok := strings.Cut(strings.TrimSpace(value), " ")
 	if !ok {
-		l.take(name, value, certain)
+		l.learnValue(name, value, certain)
 		return
 	}
-	l.take(name, rest, certain)
+	l.learnValue(name, rest, certain)
 	if strings.EqualFold(scheme, "basic") {
 		if plain, err := base64.StdEncoding.DecodeString(strings.TrimSpace(rest)); err == nil {
 			if _, password, ok := strings.Cut(string(plain), ":"); ok {
-				l.take("password", password, certain)
+				l.learnValue("password", password, certain)
 			}
 		}
 	}
@@ -91,7 +91,7 @@ func (l *lesson) cookies(header string) {
 				}
 			}
 			if ok {
-				l.take("cookie "+name, strings.Trim(value, `"`), likely)
+				l.learnValue("cookie "+name, strings.Trim(value, `"`), likely)
 			}
 		}
 	}

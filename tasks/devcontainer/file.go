@@ -98,7 +98,7 @@ func Parse(at string, text []byte) (File, error) {
 		line, column := 1, 1
 		var m *mistake
 		if errors.As(err, &m) {
-			line, column = place(text, m.offset)
+			line, column = positionOf(text, m.offset)
 		}
 		return File{}, fmt.Errorf("%s:%d:%d: %w", at, line, column, err)
 	}

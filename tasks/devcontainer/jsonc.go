@@ -165,8 +165,8 @@ func syntax(text []byte, err error) error {
 	return &mistake{s.Offset - 1, "this is not JSON: " + s.Error()}
 }
 
-// place returns the line and the column, in characters, of an offset.
-func place(text []byte, offset int64) (line, column int) {
+// positionOf returns the line and the column, in characters, of an offset.
+func positionOf(text []byte, offset int64) (line, column int) {
 	before := text[:min(max(offset, 0), int64(len(text)))]
 	line = 1 + bytes.Count(before, []byte("\n"))
 	return line, 1 + utf8.RuneCount(before[bytes.LastIndexByte(before, '\n')+1:])

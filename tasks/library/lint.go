@@ -53,7 +53,7 @@ func runLint() tasks.Task {
 // toolLine begins the first line of a report if the shell chose the tool. say is the shell text that writes that line.
 const toolLine = "tool "
 
-func say(tool string) string { return `echo '` + toolLine + tool + `' >"$d/report"; ` }
+func sayTool(tool string) string { return `echo '` + toolLine + tool + `' >"$d/report"; ` }
 
 const buildDoc = `Builds the project. The files in the root of the work tree determine the tool, the first in this list that exists: go.mod (go build ./..., binaries thrown away), Cargo.toml (cargo build), package.json (its script build, else typecheck), Python (python3 -m build into dist/ where that is set up and installed, else every file is compiled), Makefile (the target build, else all). target chooses a part: a Go package, a crate, a script of package.json, a target of the Makefile. What is built is committed unless .gitignore names it.
 The task is OK if the tool ends with exit code 0.`
@@ -136,12 +136,12 @@ func (p *project) goLint(ctx context.Context, fix bool) (job, error) {
 		if fix {
 			run += " --fix"
 		}
-		command += "if command -v golangci-lint >/dev/null; then " + say("go vet, golangci-lint") + run + " || rc=$?; fi; "
+		command += "if command -v golangci-lint >/dev/null; then " + sayTool("go vet, golangci-lint") + run + " || rc=$?; fi; "
 	case static:
 		tools = append(tools, "staticcheck")
 		command += "go tool staticcheck ./... || rc=$?; "
 	case p.files["staticcheck.conf"]:
-		command += "if command -v staticcheck >/dev/null; then " + say("go vet, staticcheck") +
+		command += "if command -v staticcheck >/dev/null; then " + sayTool("go vet, staticcheck") +
 			"staticcheck ./... || rc=$?; fi; "
 	}
 	return job{tool: strings.Join(tools, ", "), command: command + "(exit $rc)"}, nil
@@ -234,9 +234,9 @@ func (p *project) pythonLint(ctx context.Context, fix bool) (job, error) {
 	if flake {
 		return job{tool: "flake8", command: pythonEnv + flake8}, nil
 	}
-	find = strings.ReplaceAll(find, "then ", "then "+say("ruff"))
+	find = strings.ReplaceAll(find, "then ", "then "+sayTool("ruff"))
 	return job{tool: "python", command: pythonEnv + find + `; elif "$py" -c 'import flake8' 2>/dev/null; then ` +
-		say("flake8") + flake8 +
+		sayTool("flake8") + flake8 +
 		`; else echo 'neither ruff nor flake8 is installed' >&2; (exit 127); fi`}, nil
 }
 

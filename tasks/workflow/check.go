@@ -14,7 +14,7 @@ import (
 // check checks the workflow as a whole, once every node is known.
 func (p *parsing) check(root *document.Value) {
 	p.order(root)
-	p.begin(root)
+	p.beginChecks(root)
 	p.sections()
 	p.reachable()
 	p.names()
@@ -148,7 +148,7 @@ func (p *parsing) shadowed() {
 	}
 }
 
-func (p *parsing) begin(root *document.Value) {
+func (p *parsing) beginChecks(root *document.Value) {
 	at := root.Get("start")
 	if at != nil {
 		id := p.Text(at, "start")

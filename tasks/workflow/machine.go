@@ -480,7 +480,7 @@ func (m *Machine) follow(l *line, n *graphNode, id string, r StepResult) {
 		if !r.OK {
 			l.failed = Outcome{Failed: id, Error: failure(n, r)}
 		}
-		m.take(l, t, id, r)
+		m.followTransition(l, t, id, r)
 		return
 	}
 	if !r.OK {
@@ -515,8 +515,8 @@ func failure(n *graphNode, r StepResult) string {
 	return n.ID + " failed"
 }
 
-// take follows a transition.
-func (m *Machine) take(l *line, t *transition, id string, r StepResult) {
+// followTransition follows a transition.
+func (m *Machine) followTransition(l *line, t *transition, id string, r StepResult) {
 	switch {
 	case t.to == endFailed:
 		if l.failed.Failed != "" {

@@ -41,7 +41,7 @@ func Main(args []string) int {
 	var err error
 	switch rest := args[1:]; {
 	case args[0] == "hold" && len(rest) == 0:
-		hold()
+		reapUntilEnd()
 	case args[0] == "serve" && len(rest) == 0:
 		err = serve()
 	case args[0] == "prepare" && len(rest) == 1:

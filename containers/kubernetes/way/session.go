@@ -71,7 +71,7 @@ func serve() error {
 	s := newSessions(dialSocket)
 	go s.accept(l) // ends with the process, as does the next
 	go s.awaitAlone()
-	hold()
+	reapUntilEnd()
 	return l.Close()
 }
 
@@ -263,8 +263,8 @@ func connect(path, opening string, in io.Reader, out io.Writer) error {
 	return err
 }
 
-// hold is process 1 of a container. It reaps all processes and ends with SIGTERM, or when [Program] is gone.
-func hold() {
+// reapUntilEnd is process 1 of a container. It reaps all processes and ends with SIGTERM, or when [Program] is gone.
+func reapUntilEnd() {
 	if _, err := os.Lstat(Program); err == nil {
 		go func() { // ends with the process
 			for range time.Tick(aloneTick) {

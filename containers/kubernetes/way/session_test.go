@@ -386,7 +386,7 @@ func FuzzStream(f *testing.F) {
 		r := bytes.NewReader(text)
 		for {
 			kind, data, err := ReadFrame(r, nil)
-			if err != nil || s.take(kind, data) != nil {
+			if err != nil || s.takeFrame(kind, data) != nil {
 				return
 			}
 			if len(s.in) > streamWindow {

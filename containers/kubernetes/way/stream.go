@@ -224,7 +224,7 @@ func (s *Stream) receive(c io.Reader) error {
 		}
 		kind, data, err := ReadFrame(r, buf)
 		if err == nil {
-			err = s.take(kind, data)
+			err = s.takeFrame(kind, data)
 		}
 		if err != nil {
 			return err
@@ -233,7 +233,7 @@ func (s *Stream) receive(c io.Reader) error {
 	}
 }
 
-func (s *Stream) take(kind byte, data []byte) error {
+func (s *Stream) takeFrame(kind byte, data []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch kind {
