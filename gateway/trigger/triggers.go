@@ -178,7 +178,7 @@ const maxActive = 200
 // runKey is the id of the run of an event. Its caller tells events apart.
 const runKey = "trigger"
 
-// claimRun claims the run of an event. The run is durable when claim returns. known is true if the event was claimed
+// claimRun claims the run of an event. The run is durable when claimRun returns. known is true if the event was claimed
 // before. A person may run a paused trigger.
 func (t *Triggers) claimRun(ctx context.Context, e *entry, ev Event) (run record.Run, known bool, err error) {
 	e.claiming.Lock()
