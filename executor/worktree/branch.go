@@ -26,7 +26,7 @@ import (
 
 // Bounds of branches' layers.
 const (
-	branchNear   = 64              // paths that differ; fewer are written in about 20 ms, which is less than a layer after each rest costs
+	branchNear   = 64              // paths that differ; fewer cost a new container about 20 ms, and no layer is made after each rest to save that
 	branchRest   = time.Second / 2 // without a new commit, before one is made
 	branchWait   = 10 * time.Second
 	branchesMax  = 1000 // of all repositories

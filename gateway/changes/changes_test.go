@@ -315,25 +315,28 @@ func TestErrors(t *testing.T) {
 	}
 }
 
+// commitOn makes a commit of one more file the tip of a branch.
+func commitOn(t *testing.T, r *gitd.Repo, branch, path string, parent gitd.Hash) gitd.Hash {
+	t.Helper()
+	n := gitd.NewCommit{Put: []gitd.File{{Path: path, Content: []byte(path)}}, From: parent, Author: ada, Message: path}
+	if parent != "" {
+		n.Parents = []gitd.Hash{parent}
+	}
+	h, err := r.WriteCommit(t.Context(), n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	gittest.Run(t, r.Dir(), "update-ref", "refs/heads/"+branch, string(h))
+	return h
+}
+
 // missing is a commit that no repository has.
 const missing = gitd.Hash("1111111111111111111111111111111111111111")
 
 // TestSpan finds the begin and the end of the work of a caller.
 func TestSpan(t *testing.T) {
 	r := repotest.NewRepo(t)
-	put := func(branch, path string, parent gitd.Hash) gitd.Hash {
-		t.Helper()
-		n := gitd.NewCommit{Put: []gitd.File{{Path: path, Content: []byte(path)}}, From: parent, Author: ada, Message: path}
-		if parent != "" {
-			n.Parents = []gitd.Hash{parent}
-		}
-		h, err := r.WriteCommit(t.Context(), n)
-		if err != nil {
-			t.Fatal(err)
-		}
-		gittest.Run(t, r.Dir(), "update-ref", "refs/heads/"+branch, string(h))
-		return h
-	}
+	put := func(branch, path string, parent gitd.Hash) gitd.Hash { return commitOn(t, r, branch, path, parent) }
 	start := put("main", "a", "")
 	moved := put("main", "b", start)
 	early, rebased := put("ramus/early", "c", start), put("ramus/rebased", "d", moved)
@@ -391,17 +394,7 @@ func TestEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	put := func(r *gitd.Repo, branch string, parent gitd.Hash) gitd.Hash {
-		t.Helper()
-		n := gitd.NewCommit{Put: []gitd.File{{Path: branch}}, From: parent, Author: ada, Message: r.Name() + branch}
-		if parent != "" {
-			n.Parents = []gitd.Hash{parent}
-		}
-		h, err := r.WriteCommit(t.Context(), n)
-		if err != nil {
-			t.Fatal(err)
-		}
-		gittest.Run(t, r.Dir(), "update-ref", "refs/heads/"+branch, string(h))
-		return h
+		return commitOn(t, r, branch, r.Name()+"/"+branch, parent)
 	}
 	appMain, libMain := put(app, "main", ""), put(lib, "main", "")
 	appWork, libWork := put(app, "ramus/run-otter", appMain), put(lib, "ramus/run-otter", libMain)

@@ -79,7 +79,7 @@ type transport struct {
 	lost map[string]bool // by method and path
 }
 
-func newLine(t *testing.T) *transport {
+func newTransport(t *testing.T) *transport {
 	next := &http.Transport{}
 	t.Cleanup(next.CloseIdleConnections)
 	return &transport{next: next, lost: map[string]bool{}}
@@ -131,7 +131,7 @@ func opened(t *testing.T, w World, c forge.Forge) forge.Pull {
 
 // loop brings a pull request from its beginning to its end, and does everything twice, each time as another process.
 func loop(t *testing.T, w World) {
-	ctx, l := t.Context(), newLine(t)
+	ctx, l := t.Context(), newTransport(t)
 	var c forge.Forge
 	twice := func(what string, do func() error) {
 		t.Helper()
@@ -266,7 +266,7 @@ func checkConversation(t *testing.T, w World, c forge.Forge, number int, me stri
 
 // lostAnswers loses the answer to every request that writes.
 func lostAnswers(t *testing.T, w World) {
-	ctx, l := t.Context(), newLine(t)
+	ctx, l := t.Context(), newTransport(t)
 	c := w.Client(l)
 	repo := w.Repo()
 	w.Push(branch, map[string]string{file: "one\ntwo\nthree\n"})
@@ -314,7 +314,7 @@ func lostAnswers(t *testing.T, w World) {
 
 // missing checks the errors for objects that do not exist, and that names of no object cause no request.
 func missing(t *testing.T, w World) {
-	ctx, l := t.Context(), newLine(t)
+	ctx, l := t.Context(), newTransport(t)
 	c := w.Client(l)
 	repo := w.Repo()
 	final := func(err error) bool { return errors.Is(err, forge.ErrNotFound) || errors.Is(err, forge.ErrRefused) }
@@ -367,7 +367,7 @@ func missing(t *testing.T, w World) {
 
 // people checks who may write.
 func people(t *testing.T, w World) {
-	c := w.Client(newLine(t))
+	c := w.Client(newTransport(t))
 	for user, want := range map[string]bool{w.Writer(): true, w.Reader(): false, "nobody-at-all": false, "": false,
 		"../x": false, "a b": false, "a[bot]": false} {
 		if got, err := c.CanWrite(t.Context(), w.Repo(), user); err != nil || got != want {
@@ -383,7 +383,7 @@ func people(t *testing.T, w World) {
 // texts checks long and strange texts.
 func texts(t *testing.T, w World) {
 	ctx := t.Context()
-	c := w.Client(newLine(t))
+	c := w.Client(newTransport(t))
 	repo := w.Repo()
 	w.Push(branch, map[string]string{file: "one\ntwo\nthree\n"})
 	long := "```\n" + strings.Repeat("ä line\n", 20_000)
@@ -410,7 +410,7 @@ func texts(t *testing.T, w World) {
 // branches checks that a branch with slashes is one branch, and the pull request of another branch is another one.
 func branches(t *testing.T, w World) {
 	ctx := t.Context()
-	c := w.Client(newLine(t))
+	c := w.Client(newTransport(t))
 	repo := w.Repo()
 	first := opened(t, w, c)
 	w.Push("ramus/conv-1b", map[string]string{"other.txt": "other\n"})
@@ -430,7 +430,7 @@ func branches(t *testing.T, w World) {
 // checks checks the results of programs.
 func checks(t *testing.T, w World) {
 	ctx := t.Context()
-	c := w.Client(newLine(t))
+	c := w.Client(newTransport(t))
 	sha := w.Push(branch, map[string]string{file: "one\n"})
 	if all, err := c.Checks(ctx, w.Repo(), sha); err != nil || len(all) != 0 {
 		t.Errorf("%+v, %v", all, err)
@@ -468,7 +468,7 @@ func statuses(t *testing.T, w World) {
 		{forge.StatusPending, "not verified: no check ran"}, {forge.StatusPending, "not verified: no check ran"},
 		{forge.StatusFailure, "tests failed\n" + strings.Repeat("long ", 100)}, {forge.StatusSuccess, "verified"},
 	} {
-		client := w.Client(newLine(t))
+		client := w.Client(newTransport(t))
 		set := client.(forge.Statuser).SetStatus
 		if err := set(ctx, w.Repo(),
 			forge.Status{Commit: sha, State: c.state, Text: c.text, URL: "https://ramus.example/run"}); err != nil {
@@ -484,7 +484,7 @@ func statuses(t *testing.T, w World) {
 		}
 	}
 	for _, commit := range []string{"", "../x", strings.Repeat("0", 40) + "/x"} {
-		if err := w.Client(newLine(t)).(forge.Statuser).SetStatus(ctx, w.Repo(),
+		if err := w.Client(newTransport(t)).(forge.Statuser).SetStatus(ctx, w.Repo(),
 			forge.Status{Commit: commit, State: forge.StatusSuccess}); !errors.Is(err, forge.ErrRefused) {
 			t.Errorf("%q: %v", commit, err)
 		}
@@ -493,7 +493,7 @@ func statuses(t *testing.T, w World) {
 
 // webhooks checks that every event arrives, and that none is read with another secret.
 func webhooks(t *testing.T, w World) {
-	c := w.Client(newLine(t))
+	c := w.Client(newTransport(t))
 	p := opened(t, w, c)
 	sha := w.Push(branch, map[string]string{file: "one\ntwo\n"})
 	w.Status(sha, "build", "failure")
