@@ -66,9 +66,9 @@ func Built() (scripts, terminal bool) {
 }
 
 // asset serves one file.
-func (api *API) asset(c *route.Call) error {
+func (sh *shell) asset(c *route.Call) error {
 	name := c.R.PathValue("file")
-	b, ok := api.Assets.files[name]
+	b, ok := sh.assets.files[name]
 	if !ok || strings.HasSuffix(name, ".gz") {
 		return route.NotFound("file", name)
 	}
@@ -78,7 +78,7 @@ func (api *API) asset(c *route.Call) error {
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
 	h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
 	h.Add("Vary", "Accept-Encoding")
-	if packed := api.Assets.files[name+".gz"]; packed != nil && strings.Contains(c.R.Header.Get("Accept-Encoding"), "gzip") {
+	if packed := sh.assets.files[name+".gz"]; packed != nil && strings.Contains(c.R.Header.Get("Accept-Encoding"), "gzip") {
 		h.Set("Content-Encoding", "gzip")
 		b = packed
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/executor/trial"
 	"github.com/ramus-dev/ramus/gateway/evidence"
+	"github.com/ramus-dev/ramus/gateway/live"
 	"github.com/ramus-dev/ramus/gateway/markup"
 	"github.com/ramus-dev/ramus/gateway/past"
 	"github.com/ramus-dev/ramus/gateway/render"
@@ -120,15 +121,29 @@ func (s *searching) isOver() bool {
 	return s.over
 }
 
+// bisectPages serves the pages of searches for the first bad command of a workspace.
+type bisectPages struct {
+	past       Past
+	live       *live.API
+	workspaces *workspace.Workspaces
+	timelines  *timeline.Timelines
+	moments    *momentMaker
+	searches   searches
+}
+
+func (h *bisectPages) register(t *table) {
+	t.page("/workspaces/{workspace}/timeline/searches/{search}", "A search for the first bad command of a workspace", h.bisectPage)
+}
+
 // beginBisect begins a search between two ticks, or stops one.
-func (api *API) beginBisect(c *route.Call, s workspace.Workspace, t *timeline.Tick, _ record.Run) error {
+func (h *bisectPages) beginBisect(c *route.Call, s workspace.Workspace, t *timeline.Tick, _ record.Run) error {
 	if id := formText(c, "stop", 100); id != "" {
-		one := api.searches.find(s.Caller, id)
+		one := h.searches.find(s.Caller, id)
 		if one == nil {
 			return route.NotFound("search", id)
 		}
 		one.end()
-		return api.see(c, bisectPath(s, id))
+		return see(c, bisectPath(s, id))
 	}
 	bad, err := commitOf(t)
 	if err != nil {
@@ -136,7 +151,7 @@ func (api *API) beginBisect(c *route.Call, s workspace.Workspace, t *timeline.Ti
 	}
 	ask := past.Bisect{Of: s.Caller.String(), Repo: s.Repository, Bad: string(bad)}
 	if good := formText(c, "good", 300); good != "" {
-		g, _, err := api.namedTick(c.R.Context(), c.Who, s, good)
+		g, _, err := h.moments.namedTick(c.R.Context(), c.Who, s, good)
 		if err != nil {
 			return err
 		}
@@ -158,18 +173,18 @@ func (api *API) beginBisect(c *route.Call, s workspace.Workspace, t *timeline.Ti
 	}
 	one := &searching{id: rand.Text()[:16], person: c.Who.Subject, caller: s.Caller, asked: ask, at: t.ID}
 	who := c.Who
-	err = api.searches.add(one, func(ctx context.Context) {
-		found, err := api.Past.Bisect(ctx, who, ask, func(p trial.Progress) {
+	err = h.searches.add(one, func(ctx context.Context) {
+		found, err := h.past.Bisect(ctx, who, ask, func(p trial.Progress) {
 			one.note(p)
-			api.Live.Hub.Wake(one.topic())
+			h.live.Hub.Wake(one.topic())
 		})
 		one.finish(ctx, found, err, who)
-		api.Live.Hub.Wake(one.topic())
+		h.live.Hub.Wake(one.topic())
 	})
 	if err != nil {
 		return err
 	}
-	return api.see(c, bisectPath(s, one.id))
+	return see(c, bisectPath(s, one.id))
 }
 
 // note takes the state of a round. The end of a round replaces its begin.
@@ -239,17 +254,17 @@ type foundRow struct {
 }
 
 // bisectPage shows a search for the first bad command to everybody who sees the workspace.
-func (api *API) bisectPage(c *route.Call) (*Page, error) {
+func (h *bisectPages) bisectPage(c *route.Call) (*Page, error) {
 	ctx := c.R.Context()
-	s, st, err := api.Workspaces.Named(ctx, c.Who, c.R.PathValue("workspace"))
+	s, st, err := h.workspaces.Named(ctx, c.Who, c.R.PathValue("workspace"))
 	if err != nil {
 		return nil, err
 	}
-	one := api.searches.find(s.Caller, c.R.PathValue("search"))
+	one := h.searches.find(s.Caller, c.R.PathValue("search"))
 	if one == nil {
 		return nil, route.NotFound("search", c.R.PathValue("search")).WithHint("the results of its tries are kept; begin it again at the timeline")
 	}
-	all, err := api.timelines().Overview(ctx, c.Who, s.Caller)
+	all, err := h.timelines.Overview(ctx, c.Who, s.Caller)
 	if err != nil {
 		return nil, err
 	}

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/radar"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/live"
@@ -86,25 +87,23 @@ func (d *distances) of(ctx context.Context, r *gitd.Repo, branch, base gitd.Hash
 	return ahead, behind, nil
 }
 
-// shownRepo returns the repository of a page, with its base. head is empty if the base has no commit, or is hidden.
-func (api *API) shownRepo(c *route.Call) (r *gitd.Repo, base string, head gitd.Hash, err error) {
-	if r, err = api.workRepo(c); err != nil {
-		return nil, "", "", err
-	}
-	ctx := c.R.Context()
-	if base, err = r.Base(ctx); err != nil || !c.Who.SeesBranch(r.Name(), base) {
-		return r, base, "", err
-	}
-	if head, err = r.Resolve(ctx, "refs/heads/"+base); errors.Is(err, gitd.ErrNotFound) {
-		return r, base, "", nil
-	}
-	return r, base, head, err
+// branchPages serves the branches of repositories.
+type branchPages struct {
+	finder    *finder
+	rows      *rowMaker
+	executor  *executor.Executor
+	past      Past
+	distances distances
+}
+
+func (h *branchPages) register(t *table) {
+	t.strangerPage("/repos/{repo}/branches", "The branches of a repository, with their verdicts and conflicts", h.branchesPage)
 }
 
 // branchesPage shows the branches of a repository, the one with the newest commit first.
-func (api *API) branchesPage(c *route.Call) (*Page, error) {
+func (h *branchPages) branchesPage(c *route.Call) (*Page, error) {
 	ctx, q := c.R.Context(), c.R.URL.Query()
-	r, base, head, err := api.shownRepo(c)
+	r, base, head, err := h.finder.shownRepo(c)
 	if err != nil {
 		return nil, err
 	}
@@ -144,7 +143,7 @@ func (api *API) branchesPage(c *route.Call) (*Page, error) {
 	}
 	p := &Page{Title: "Branches of " + d.Repo, Nav: "repos", Template: "branches", Data: d}
 	for _, b := range list[min(skip, len(list)):min(skip+shownBranches, len(list))] {
-		row, err := api.branchRow(c, r, b, base, head)
+		row, err := h.branchRow(c, r, b, base, head)
 		if err != nil {
 			return nil, err
 		}
@@ -154,7 +153,7 @@ func (api *API) branchesPage(c *route.Call) (*Page, error) {
 		return p, nil
 	}
 	p.Topics = []string{live.RepoTopic(d.Repo)}
-	return p, api.showConflicts(c, p, d)
+	return p, h.showConflicts(c, p, d)
 }
 
 // skipOf returns the number of entries of a list that a page leaves out.
@@ -171,12 +170,12 @@ func skipOf(q url.Values, most int) (int, error) {
 }
 
 // branchRow returns the row of a branch. head is the commit of the base.
-func (api *API) branchRow(c *route.Call, r *gitd.Repo, b gitd.Branch, base string, head gitd.Hash) (branchRow, error) {
+func (h *branchPages) branchRow(c *route.Call, r *gitd.Repo, b gitd.Branch, base string, head gitd.Hash) (branchRow, error) {
 	at := func(page string) string { return sourcePath(r.Name(), page, url.Values{"at": {b.Branch}}) }
 	row := branchRow{Name: b.Branch, Files: at("files"), Log: at("log"), Commit: b.Commit, When: b.When, IsBase: b.Branch == base,
 		Subject: render.OneLine(render.Clean(b.Subject), 160), By: render.ClipClean(b.Author, 80)}
 	if head != "" && !row.IsBase {
-		ahead, behind, err := api.distances.of(c.R.Context(), r, b.Commit, head)
+		ahead, behind, err := h.distances.of(c.R.Context(), r, b.Commit, head)
 		if err != nil {
 			return row, err
 		}
@@ -186,14 +185,14 @@ func (api *API) branchRow(c *route.Call, r *gitd.Repo, b gitd.Branch, base strin
 		return row, nil
 	}
 	row.Radar = sourcePath(r.Name(), "radar", url.Values{"of": {b.Branch}})
-	run, ok := api.lastRun(b.Branch)
+	run, ok := lastRun(h.executor, b.Branch)
 	if !ok || run.Repo != r.Name() || !c.Who.SeesRun(run) {
 		return row, nil
 	}
 	row.Workspace = workspacePath(run.Caller.Slug())
 	state := runBadge(run)
 	row.State = &state
-	row.Verdict = api.verdictAt(c.R.Context(), run, b.Commit)
+	row.Verdict = h.rows.verdictAt(c.R.Context(), run, b.Commit)
 	return row, nil
 }
 
@@ -206,22 +205,9 @@ func callerOfBranch(branch string) (record.Caller, bool) {
 	return workspace.CallerOf(slug)
 }
 
-// lastRun returns the newest run of the caller that works on a branch.
-func (api *API) lastRun(branch string) (record.Run, bool) {
-	caller, ok := callerOfBranch(branch)
-	if !ok {
-		return record.Run{}, false
-	}
-	runs := api.Executor.OfCaller(caller)
-	if len(runs) == 0 {
-		return record.Run{}, false
-	}
-	return runs[len(runs)-1], true
-}
-
-// conflicts returns the conflicts of a repository that the radar finds within a short time. A repository without a base has none.
-func (api *API) conflicts(c *route.Call, p *Page, repo, of string) (radar.Report, error) {
-	rep, err := api.Past.Radar(c.R.Context(), c.Who, past.Radar{Repo: repo, Of: of, Within: radarWithin})
+// findConflicts returns the conflicts of a repository that the radar finds within a short time. A repository without a base has none.
+func findConflicts(c *route.Call, asked Past, p *Page, repo, of string) (radar.Report, error) {
+	rep, err := asked.Radar(c.R.Context(), c.Who, past.Radar{Repo: repo, Of: of, Within: radarWithin})
 	if of == "" && errors.Is(err, gitd.ErrNotFound) {
 		return radar.Report{Repo: repo}, nil
 	}
@@ -232,8 +218,8 @@ func (api *API) conflicts(c *route.Call, p *Page, repo, of string) (radar.Report
 }
 
 // showConflicts fills in how many conflicts the branches of a page have.
-func (api *API) showConflicts(c *route.Call, p *Page, d *branchesData) error {
-	rep, err := api.conflicts(c, p, d.Repo, "")
+func (h *branchPages) showConflicts(c *route.Call, p *Page, d *branchesData) error {
+	rep, err := findConflicts(c, h.past, p, d.Repo, "")
 	if err != nil {
 		return err
 	}

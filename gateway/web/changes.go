@@ -17,6 +17,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/comment"
 	"github.com/ramus-dev/ramus/gateway/diff"
 	"github.com/ramus-dev/ramus/gateway/live"
+	"github.com/ramus-dev/ramus/gateway/lookup"
 	"github.com/ramus-dev/ramus/gateway/page"
 	"github.com/ramus-dev/ramus/gateway/render"
 	"github.com/ramus-dev/ramus/gateway/route"
@@ -107,8 +108,25 @@ type changesView struct {
 	prefix string
 }
 
+// changesPages serves the changes of workspaces.
+type changesPages struct {
+	address    string
+	find       *lookup.Lookup
+	workspaces *workspace.Workspaces
+	changes    *changes.Changes
+	seen       *seen.Store // nil means that nobody keeps what people have looked at
+	comments   *commentPages
+	colours    colours
+}
+
+func (h *changesPages) register(t *table) {
+	t.page("/workspaces/{workspace}/changes", "The files that a workspace changed, with their lines", h.changesPage)
+	t.form("/workspaces/{workspace}/changes/{action}", "Mark changes as viewed or looked at, by their page", h.markChanges)
+	t.file("/workspaces/{workspace}/changes/picture", "A picture of a commit, for the page of changes", route.MediaBytes, h.changePicture)
+}
+
 // readView reads the parameters of a page of changes.
-func (api *API) readView(c *route.Call, s workspace.Workspace) changesView {
+func (h *changesPages) readView(c *route.Call, s workspace.Workspace) changesView {
 	q := c.R.URL.Query()
 	number := func(name string) int {
 		n, err := strconv.Atoi(q.Get(name))
@@ -117,7 +135,7 @@ func (api *API) readView(c *route.Call, s workspace.Workspace) changesView {
 		}
 		return n
 	}
-	return changesView{at: workspacePath(s.ID) + "/changes", prefix: api.Address, Split: q.Get("view") == "split", Shown: q.Get("shown"), Comment: q.Get("c"), Window: changes.Window{In: q.Get("in"), From: q.Get("a"), To: q.Get("b"),
+	return changesView{at: workspacePath(s.ID) + "/changes", prefix: h.address, Split: q.Get("view") == "split", Shown: q.Get("shown"), Comment: q.Get("c"), Window: changes.Window{In: q.Get("in"), From: q.Get("a"), To: q.Get("b"),
 		Find: q.Get("q"), Page: number("page"), Path: q.Get("file"), Line: number("line"), Context: min(number("context"), contexts[len(contexts)-1]),
 		IgnoreSpace: q.Get("w") == "1"}}
 }
@@ -183,14 +201,14 @@ func seenPlace(s workspace.Workspace, in string) string {
 func person(who route.Who) string { return who.Subject }
 
 // changesPage shows the files that differ between two commits of a workspace.
-func (api *API) changesPage(c *route.Call) (*Page, error) {
+func (h *changesPages) changesPage(c *route.Call) (*Page, error) {
 	ctx := c.R.Context()
-	s, st, err := api.Workspaces.Named(ctx, c.Who, c.R.PathValue("workspace"))
+	s, st, err := h.workspaces.Named(ctx, c.Who, c.R.PathValue("workspace"))
 	if err != nil {
 		return nil, err
 	}
-	v := api.readView(c, s)
-	repo, from, to, err := changes.Ends(ctx, api.Find, c.Who, st, v.Window)
+	v := h.readView(c, s)
+	repo, from, to, err := changes.Ends(ctx, h.find, c.Who, st, v.Window)
 	if err != nil {
 		return nil, err
 	}
@@ -201,7 +219,7 @@ func (api *API) changesPage(c *route.Call) (*Page, error) {
 	d := &changesData{Workspace: s, Path: workspacePath(s.ID)}
 	p := &Page{Title: title, Nav: "workspaces", Template: "changes", Data: d, Layout: "full"}
 	if v.To == "" {
-		shows := string(to) + "." + api.reviewVersion(c, repo, s)
+		shows := string(to) + "." + h.comments.reviewVersion(c, repo, s)
 		if v.Shown != "" && v.Shown != shows {
 			d.Newer = v.with(func(v *changesView) { v.Shown = "" }).href()
 			d.Stale = strings.HasPrefix(v.Shown, string(to)+".")
@@ -214,20 +232,20 @@ func (api *API) changesPage(c *route.Call) (*Page, error) {
 	}
 	v.Shown = ""
 	var marks seen.Marks
-	if api.Seen != nil {
-		if marks, err = api.Seen.Of(person(c.Who), seenPlace(s, v.In)); err != nil {
+	if h.seen != nil {
+		if marks, err = h.seen.Of(person(c.Who), seenPlace(s, v.In)); err != nil {
 			return nil, err
 		}
 	}
 	viewed := marks.Viewed()
-	set, err := api.Changes.Read(ctx, repo, from, to, v.Window, func(key string) bool { return viewed[key] })
+	set, err := h.changes.Read(ctx, repo, from, to, v.Window, func(key string) bool { return viewed[key] })
 	if err != nil {
 		return nil, err
 	}
 	v.Page = set.Page
 	d.Set, d.Only, d.Find, d.Split, d.Query = set, v.Window.Path != "", render.OneLine(v.Find, 200), v.Split, v.query()
 	d.Ends = changes.Window{From: render.OneLine(v.From, 100), To: render.OneLine(v.To, 100)}
-	d.Keeps, d.Looked, d.Fresh = api.Seen != nil, marks.When, marks.Looked != to
+	d.Keeps, d.Looked, d.Fresh = h.seen != nil, marks.When, marks.Looked != to
 	d.In = v.In
 	d.choose(v, marks, to)
 	if len(st.Last.With) > 0 {
@@ -241,11 +259,11 @@ func (api *API) changesPage(c *route.Call) (*Page, error) {
 			}
 		}
 	}
-	lines := lineMaker{ctx: ctx, repo: repo, split: v.Split, known: &api.colours}
+	lines := lineMaker{ctx: ctx, repo: repo, split: v.Split, known: &h.colours}
 	lines.pieces = maxElements - fitLines(set.Files, v.Split)
 	d.may = c.Who.CheckChangeCaller(st) == nil
 	work := comment.Work{Caller: st.Caller, Repo: repo, Home: st.Repo, Branch: st.Branch, Ends: anchor.Ends{Base: from, Commit: to}}
-	if err := api.comments(c, p, d, v, &lines, work); err != nil {
+	if err := h.comments.showComments(c, p, d, v, &lines, work); err != nil {
 		return nil, err
 	}
 	for _, f := range set.Files {
@@ -445,13 +463,13 @@ func (v changesView) picture(commit gitd.Hash, mode, path string) string {
 }
 
 // changePicture answers with a picture of a commit.
-func (api *API) changePicture(c *route.Call) error {
+func (h *changesPages) changePicture(c *route.Call) error {
 	ctx, q := c.R.Context(), c.R.URL.Query()
-	_, st, err := api.Workspaces.Named(ctx, c.Who, c.R.PathValue("workspace"))
+	_, st, err := h.workspaces.Named(ctx, c.Who, c.R.PathValue("workspace"))
 	if err != nil {
 		return err
 	}
-	repo, _, at, err := changes.Ends(ctx, api.Find, c.Who, st, changes.Window{In: q.Get("in"), To: q.Get("at")})
+	repo, _, at, err := changes.Ends(ctx, h.find, c.Who, st, changes.Window{In: q.Get("in"), To: q.Get("at")})
 	if err != nil {
 		return err
 	}
@@ -465,37 +483,37 @@ func (api *API) changePicture(c *route.Call) error {
 	default:
 		return route.NotFound("picture", q.Get("path"))
 	}
-	h := c.W.Header()
-	page.MarkPrivate(h)
-	h.Set("Content-Type", media)
-	h.Set("Content-Security-Policy", "default-src 'none'; sandbox")
-	h.Set("Cross-Origin-Resource-Policy", "same-origin")
-	h.Set("X-Content-Type-Options", "nosniff")
+	header := c.W.Header()
+	page.MarkPrivate(header)
+	header.Set("Content-Type", media)
+	header.Set("Content-Security-Policy", "default-src 'none'; sandbox")
+	header.Set("Cross-Origin-Resource-Policy", "same-origin")
+	header.Set("X-Content-Type-Options", "nosniff")
 	c.SendAsIs()
 	_, err = io.Copy(c.W, bytes.NewReader(picture))
 	return err
 }
 
 // markChanges keeps that the person has viewed a file, or has looked at all changes up to a commit.
-func (api *API) markChanges(c *route.Call) error {
+func (h *changesPages) markChanges(c *route.Call) error {
 	if err := readForm(c); err != nil {
 		return err
 	}
-	s, st, err := api.Workspaces.Named(c.R.Context(), c.Who, c.R.PathValue("workspace"))
+	s, st, err := h.workspaces.Named(c.R.Context(), c.Who, c.R.PathValue("workspace"))
 	if err != nil {
 		return err
 	}
-	if api.Seen == nil {
+	if h.seen == nil {
 		return route.NewProblem(route.KindConflict, "this server does not keep what people have looked at")
 	}
 	switch action := c.R.PathValue("action"); action {
 	case "viewed":
-		err = api.Seen.View(person(c.Who), seenPlace(s, formText(c, "in", 200)), formText(c, "key", 100), formText(c, "on", 1) == "1")
+		err = h.seen.View(person(c.Who), seenPlace(s, formText(c, "in", 200)), formText(c, "key", 100), formText(c, "on", 1) == "1")
 	case "looked":
 		var to gitd.Hash
 		in := formText(c, "in", 200)
-		if _, _, to, err = changes.Ends(c.R.Context(), api.Find, c.Who, st, changes.Window{In: in, To: formText(c, "to", 100)}); err == nil {
-			err = api.Seen.Look(person(c.Who), seenPlace(s, in), to)
+		if _, _, to, err = changes.Ends(c.R.Context(), h.find, c.Who, st, changes.Window{In: in, To: formText(c, "to", 100)}); err == nil {
+			err = h.seen.Look(person(c.Who), seenPlace(s, in), to)
 		}
 	default:
 		return route.NotFound("action", action)
@@ -510,5 +528,5 @@ func (api *API) markChanges(c *route.Call) error {
 	if id := formText(c, "id", 20); id != "" {
 		back += "#" + url.QueryEscape(id)
 	}
-	return api.see(c, back)
+	return see(c, back)
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/anchor"
 	"github.com/ramus-dev/ramus/executor/review"
 	"github.com/ramus-dev/ramus/gateway/changes"
@@ -17,6 +18,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/conversation"
 	"github.com/ramus-dev/ramus/gateway/diff"
 	"github.com/ramus-dev/ramus/gateway/forge"
+	"github.com/ramus-dev/ramus/gateway/lookup"
 	"github.com/ramus-dev/ramus/gateway/markup"
 	"github.com/ramus-dev/ramus/gateway/render"
 	"github.com/ramus-dev/ramus/gateway/route"
@@ -109,17 +111,31 @@ type (
 
 var lineName = pattern.New(`^(f[0-9a-f]{12})-([RL])([1-9][0-9]{0,8})$`)
 
-// comments adds the threads of the work to the page, and the form that the view asks for.
-func (api *API) comments(c *route.Call, p *Page, d *changesData, v changesView, m *lineMaker, w comment.Work) error {
-	if api.Comments == nil {
+// commentPages shows the comments on the lines of changes, and carries out their forms.
+type commentPages struct {
+	shell      *shell
+	executor   *executor.Executor
+	find       *lookup.Lookup
+	workspaces *workspace.Workspaces
+	comments   *comment.Comments  // nil means that there are none
+	names      conversation.Names // nil means that sessions have none
+}
+
+func (h *commentPages) register(t *table) {
+	t.form("/workspaces/{workspace}/review/{action}", "Comment on lines, answer, resolve and send, by the page of changes", h.changeComments)
+}
+
+// showComments adds the threads of the work to the page, and the form that the view asks for.
+func (h *commentPages) showComments(c *route.Call, p *Page, d *changesData, v changesView, m *lineMaker, w comment.Work) error {
+	if h.comments == nil {
 		return nil
 	}
-	view, err := api.Comments.Read(c.R.Context(), c.Who, w)
+	view, err := h.comments.Read(c.R.Context(), c.Who, w)
 	if err != nil {
 		return err
 	}
 	x := &commentsData{May: d.may, Path: d.Path + "/review/", Query: d.Query, In: v.In, Base: string(w.Base), Commit: string(w.Commit), Open: view.Open, At: view.At,
-		Keeps: api.Comments.Drafts != nil}
+		Keeps: h.comments.Drafts != nil}
 	d.Comments = x
 	if x.May && x.Keeps {
 		m.link = template.HTMLEscapeString(v.with(func(v *changesView) { v.Comment = "" }).commentHref(""))
@@ -128,7 +144,7 @@ func (api *API) comments(c *route.Call, p *Page, d *changesData, v changesView, 
 	for _, f := range d.Set.Files {
 		files["new "+f.Change.Path], files["old "+orPath(f)] = f, f
 	}
-	rows := api.threadRows(c, x, view, d, v, w)
+	rows := h.threadRows(c, x, view, d, v, w)
 	budget, full := maxThreadBudget, 0
 	for _, r := range rows {
 		cost := threadElements + remarkElements*len(r.Remarks)
@@ -149,7 +165,7 @@ func (api *API) comments(c *route.Call, p *Page, d *changesData, v changesView, 
 			at = f.ID + "-L" + strconv.Itoa(line)
 		}
 		var b strings.Builder
-		if err := p.templates().ExecuteTemplate(&b, name, fragmentData{&Page{api: api, call: c}, data}); err != nil {
+		if err := p.templates().ExecuteTemplate(&b, name, fragmentData{&Page{shell: h.shell, call: c}, data}); err != nil {
 			return false, err
 		}
 		m.after[at] = append(m.after[at], b.String())
@@ -174,17 +190,17 @@ func (api *API) comments(c *route.Call, p *Page, d *changesData, v changesView, 
 		m.pieces -= threadElements + remarkElements*len(r.Remarks)
 	}
 	m.rows = rows
-	if err := api.listeners(c, x, view, d.Workspace); err != nil {
+	if err := h.listeners(c, x, view, d.Workspace); err != nil {
 		return err
 	}
 	if at := lineName.FindStringSubmatch(v.Comment); at != nil && x.May && x.Keeps {
-		return api.placeForm(d, v, x, at, place)
+		return h.placeForm(d, v, x, at, place)
 	}
 	return nil
 }
 
 // placeForm puts the form of a new comment after its line.
-func (api *API) placeForm(d *changesData, v changesView, x *commentsData, at []string, place func(side, path string, line int, name string, data any) (bool, error)) error {
+func (h *commentPages) placeForm(d *changesData, v changesView, x *commentsData, at []string, place func(side, path string, line int, name string, data any) (bool, error)) error {
 	i := slices.IndexFunc(d.Set.Files, func(f *changes.File) bool { return f.ID == at[1] })
 	line, err := strconv.Atoi(at[3])
 	if i < 0 || err != nil {
@@ -216,10 +232,10 @@ func (r *threadRow) side() string {
 }
 
 // threadRows returns the rows of all threads and of the drafts of new ones. Threads that are resolved come last.
-func (api *API) threadRows(c *route.Call, x *commentsData, view comment.View, d *changesData, v changesView, w comment.Work) []*threadRow {
+func (h *commentPages) threadRows(c *route.Call, x *commentsData, view comment.View, d *changesData, v changesView, w comment.Work) []*threadRow {
 	var rows, closed []*threadRow
 	for i := range view.Threads {
-		r := api.threadRow(c, x, &view.Threads[i], d, w)
+		r := h.threadRow(c, x, &view.Threads[i], d, w)
 		for _, one := range view.Drafts {
 			if one.Thread == view.Threads[i].ID {
 				r.Answers = append(r.Answers, draftRow{x, one.ID, one.Text})
@@ -239,7 +255,7 @@ func (api *API) threadRows(c *route.Call, x *commentsData, view comment.View, d 
 		a := *one.Anchor
 		r := &threadRow{commentsData: x, ID: one.ID, State: "draft", Class: "info", File: a.Path, Line: a.To, Anchor: sideLetter(a), Draft: &draftRow{x, one.ID, one.Text}}
 		r.Where, r.Link = whereOf(a.Path, a.From, a.To), "#t-"+one.ID
-		if p, err := api.Comments.PlaceOf(c.R.Context(), w, a); err == nil && p.From > 0 {
+		if p, err := h.comments.PlaceOf(c.R.Context(), w, a); err == nil && p.From > 0 {
 			r.File, r.Line = p.Path, p.To
 		} else {
 			r.Line = 0
@@ -268,7 +284,7 @@ func whereOf(path string, from, to int) string {
 var classes = map[review.State]string{review.Sent: "info", review.Touched: "warn", review.Answered: "good", review.Outdated: "bad", review.Resolved: ""}
 
 // threadRow returns the row of a thread.
-func (api *API) threadRow(c *route.Call, x *commentsData, t *comment.Thread, d *changesData, w comment.Work) *threadRow {
+func (h *commentPages) threadRow(c *route.Call, x *commentsData, t *comment.Thread, d *changesData, w comment.Work) *threadRow {
 	a, p := t.Anchor, t.Place
 	r := &threadRow{commentsData: x, ID: t.ID, State: string(t.State), Class: classes[t.State], Link: "#t-" + t.ID, File: p.Path, Line: p.To, Anchor: sideLetter(a),
 		Waits: t.Waits, Untouched: t.Untouched, Resolved: t.Resolved != nil, Finding: t.Finding != ""}
@@ -280,7 +296,7 @@ func (api *API) threadRow(c *route.Call, x *commentsData, t *comment.Thread, d *
 		if r.Note = "the lines were changed"; p.Exact {
 			r.Note = "lines next to it were changed"
 		}
-		r.Interdiff = api.interdiff(c, t, w)
+		r.Interdiff = h.interdiff(c, t, w)
 	case anchor.Gone:
 		r.Note = "the lines are gone, or cannot be told from others"
 	}
@@ -330,7 +346,7 @@ func remarkOf(m review.Remark, a anchor.Anchor, p anchor.Place, d *changesData) 
 }
 
 // interdiff returns the difference between the excerpt of a thread and the lines that are there now.
-func (api *API) interdiff(c *route.Call, t *comment.Thread, w comment.Work) template.HTML {
+func (h *commentPages) interdiff(c *route.Call, t *comment.Thread, w comment.Work) template.HTML {
 	at := w.Commit
 	if t.Anchor.Side == anchor.Old {
 		at = w.Base
@@ -363,7 +379,7 @@ func (api *API) interdiff(c *route.Call, t *comment.Thread, w comment.Work) temp
 }
 
 // listeners adds the sessions that can get comments, and the batches that none got.
-func (api *API) listeners(c *route.Call, x *commentsData, view comment.View, s workspace.Workspace) error {
+func (h *commentPages) listeners(c *route.Call, x *commentsData, view comment.View, s workspace.Workspace) error {
 	if !x.May {
 		return nil
 	}
@@ -372,8 +388,8 @@ func (api *API) listeners(c *route.Call, x *commentsData, view comment.View, s w
 			x.Unsaid = append(x.Unsaid, unsaidBatch{b.ID, render.Plural(len(b.Remarks), "comment"), render.OneLine(render.Clean(b.Refused), 300)})
 		}
 	}
-	names := api.Executor.AgentNames()
-	sessions, err := (&conversation.Talk{Executor: api.Executor, Prompts: &api.Executor.Prompts, Find: api.Find, Names: api.Names}).Sessions(c.R.Context(), s.Caller)
+	names := h.executor.AgentNames()
+	sessions, err := (&conversation.Talk{Executor: h.executor, Prompts: &h.executor.Prompts, Find: h.find, Names: h.names}).Sessions(c.R.Context(), s.Caller)
 	if err != nil {
 		return err
 	}
@@ -391,19 +407,19 @@ func (api *API) listeners(c *route.Call, x *commentsData, view comment.View, s w
 }
 
 // changeComments is the answer to the forms of comments.
-func (api *API) changeComments(c *route.Call) error {
+func (h *commentPages) changeComments(c *route.Call) error {
 	if err := readForm(c); err != nil {
 		return err
 	}
-	if api.Comments == nil {
+	if h.comments == nil {
 		return route.NotFound("page", c.R.URL.Path)
 	}
 	ctx := c.R.Context()
-	s, err := api.Workspaces.Changeable(ctx, c.Who, c.R.PathValue("workspace"))
+	s, err := h.workspaces.Changeable(ctx, c.Who, c.R.PathValue("workspace"))
 	if err != nil {
 		return err
 	}
-	_, st, err := api.Workspaces.Named(ctx, c.Who, s.ID)
+	_, st, err := h.workspaces.Named(ctx, c.Who, s.ID)
 	if err != nil {
 		return err
 	}
@@ -412,11 +428,11 @@ func (api *API) changeComments(c *route.Call) error {
 	if action == "draft" {
 		window.From, window.To = formText(c, "base", 100), formText(c, "commit", 100) // the lines that the person saw
 	}
-	w, err := api.Comments.Of(ctx, c.Who, st, window)
+	w, err := h.comments.Of(ctx, c.Who, st, window)
 	if err != nil {
 		return err
 	}
-	to, err := api.changeComment(c, w, action)
+	to, err := h.changeComment(c, w, action)
 	if err != nil {
 		return err
 	}
@@ -429,11 +445,11 @@ func (api *API) changeComments(c *route.Call) error {
 	if to != "" {
 		back += "#" + url.QueryEscape(to)
 	}
-	return api.see(c, back)
+	return see(c, back)
 }
 
 // changeComment does the action of a form, and returns the element that shows its result.
-func (api *API) changeComment(c *route.Call, w comment.Work, action string) (to string, err error) {
+func (h *commentPages) changeComment(c *route.Call, w comment.Work, action string) (to string, err error) {
 	ctx, thread := c.R.Context(), formText(c, "thread", 100)
 	words := strings.ToValidUTF8(c.R.PostFormValue("text"), "\uFFFD")
 	switch action {
@@ -443,13 +459,13 @@ func (api *API) changeComment(c *route.Call, w comment.Work, action string) (to 
 		if n.To, _ = strconv.Atoi(formText(c, "to", 10)); n.To != 0 && n.To < n.Line {
 			n.Line, n.To = n.To, n.Line
 		}
-		d, err := api.Comments.PutDraft(ctx, c.Who, w, n, "")
+		d, err := h.comments.PutDraft(ctx, c.Who, w, n, "")
 		return "t-" + cmp.Or(thread, d.ID), err
 	case "redraft":
-		d, err := api.Comments.PutDraft(ctx, c.Who, w, comment.New{Text: words}, formText(c, "draft", 100))
+		d, err := h.comments.PutDraft(ctx, c.Who, w, comment.New{Text: words}, formText(c, "draft", 100))
 		return "t-" + cmp.Or(d.Thread, d.ID), err
 	case "drop":
-		return "", api.Comments.DropDraft(c.Who, w, formText(c, "draft", 100))
+		return "", h.comments.DropDraft(c.Who, w, formText(c, "draft", 100))
 	case "send":
 		s := comment.Sending{Drafts: c.R.PostForm["draft"], Note: words, Quiet: formText(c, "agent", 300) == "none"}
 		if len(s.Drafts) > comment.MaxDrafts {
@@ -458,28 +474,28 @@ func (api *API) changeComment(c *route.Call, w comment.Work, action string) (to 
 		if !s.Quiet {
 			s.Agent, s.Session, _ = strings.Cut(strings.ToValidUTF8(c.R.PostFormValue("agent"), ""), " ")
 		}
-		_, err := api.Comments.Send(ctx, c.Who, w, s)
+		_, err := h.comments.Send(ctx, c.Who, w, s)
 		return "comments", err
 	case "say":
-		_, err := api.Comments.Again(ctx, c.Who, w, formText(c, "batch", 100))
+		_, err := h.comments.Again(ctx, c.Who, w, formText(c, "batch", 100))
 		return "comments", err
 	case "resolve", "reopen", "unworthy":
-		_, err := api.Comments.Resolve(ctx, w, thread, by(c), action != "reopen", action == "unworthy")
+		_, err := h.comments.Resolve(ctx, w, thread, by(c), action != "reopen", action == "unworthy")
 		return "t-" + thread, err
 	case "take":
 		n, err := strconv.Atoi(formText(c, "suggestion", 10))
 		if err != nil {
 			return "", route.NotFound("suggestion", formText(c, "suggestion", 10))
 		}
-		_, err = api.Comments.Take(ctx, w, thread, formText(c, "remark", 100), n, by(c))
+		_, err = h.comments.Take(ctx, w, thread, formText(c, "remark", 100), n, by(c))
 		return "t-" + thread, err
 	}
 	return "", route.NotFound("action", action)
 }
 
 // reviewVersion returns a text that changes with the comments of a work.
-func (api *API) reviewVersion(c *route.Call, repo *gitd.Repo, s workspace.Workspace) string {
-	if api.Comments == nil {
+func (h *commentPages) reviewVersion(c *route.Call, repo *gitd.Repo, s workspace.Workspace) string {
+	if h.comments == nil {
 		return ""
 	}
 	at, err := repo.Resolve(c.R.Context(), review.Ref(s.Caller))

@@ -23,8 +23,11 @@ const (
 // conflictNote names a branch with which the branch of a workspace does not merge. Its text is clean.
 type conflictNote struct{ Text, Path string }
 
-// conflictNotes remembers for a short time whether the branches of workspaces have conflicts, as a person sees them. The zero value is empty.
+// conflictNotes remembers for a short time whether the branches of workspaces have conflicts, as a person sees them.
 type conflictNotes struct {
+	past Past
+	now  func() time.Time
+
 	mu sync.Mutex // guards by
 	by map[string]datedNote
 }
@@ -35,16 +38,16 @@ type datedNote struct {
 }
 
 // of returns the note about a workspace. Returns nil if its branch merges with all others that the person sees, or if that is not known yet.
-func (n *conflictNotes) of(c *route.Call, api *API, s workspace.Workspace) *conflictNote {
+func (n *conflictNotes) of(c *route.Call, s workspace.Workspace) *conflictNote {
 	key := fmt.Sprintf("%s %q %s", s.Repository, c.Who.Subject, s.ID)
-	now := api.Now()
+	now := n.now()
 	n.mu.Lock()
 	known, ok := n.by[key]
 	n.mu.Unlock()
 	if ok && now.Before(known.till) {
 		return known.note
 	}
-	note := api.newConflictNote(c, s)
+	note := n.newConflictNote(c, s)
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.by == nil || len(n.by) >= maxNotes {
@@ -55,10 +58,10 @@ func (n *conflictNotes) of(c *route.Call, api *API, s workspace.Workspace) *conf
 }
 
 // newConflictNote asks the radar about the branch of a workspace.
-func (api *API) newConflictNote(c *route.Call, s workspace.Workspace) *conflictNote {
+func (n *conflictNotes) newConflictNote(c *route.Call, s workspace.Workspace) *conflictNote {
 	ctx, cancel := context.WithTimeout(c.R.Context(), noteWithin)
 	defer cancel()
-	rep, err := api.Past.Radar(ctx, c.Who, past.Radar{Repo: s.Repository, Of: s.Caller.Branch(), Within: noteWithin / 3})
+	rep, err := n.past.Radar(ctx, c.Who, past.Radar{Repo: s.Repository, Of: s.Caller.Branch(), Within: noteWithin / 3})
 	if err != nil || len(rep.Conflicts) == 0 {
 		return nil // the branch is not live, or the radar has too much to do
 	}

@@ -20,8 +20,9 @@ import (
 	"github.com/ramus-dev/ramus/internal/programs"
 )
 
-// talker is a world with containers and an agent that performs the lines of its prompts. It asks before it runs commands if asks is set.
-func talker(t *testing.T, ask string) *world {
+// talker is a world with containers and an agent that performs the lines of its prompts. The agent asks before it runs commands if ask is set. changes
+// change the options of the pages.
+func talker(t *testing.T, ask string, changes ...func(*web.API)) *world {
 	t.Helper()
 	bin := t.TempDir()
 	for dir := bin; dir != os.TempDir() && len(dir) > 1; dir = filepath.Dir(dir) {
@@ -40,7 +41,12 @@ func talker(t *testing.T, ask string) *world {
 		if err := e.Check(t.Context()); err != nil {
 			t.Skipf("cannot run here: %v", err)
 		}
-	}, func(api *web.API) { api.Assets = built(t) })
+	}, func(api *web.API) {
+		api.Assets = built(t)
+		for _, change := range changes {
+			change(api)
+		}
+	})
 	w.repo("app")
 	w.shared = bin
 	return w

@@ -39,16 +39,28 @@ type credentialRow struct {
 	LastUse        *secret.Use
 }
 
-func (api *API) credentialsPage(c *route.Call) (*Page, error) {
-	return api.credentialsWith(c, &credentialsData{Agent: "claude-code"})
+// credentialPages serves the credentials of a person.
+type credentialPages struct {
+	shell       *shell
+	credentials *credential.API // nil means that there is no page of them
+}
+
+func (h *credentialPages) register(t *table) {
+	t.page(credentialsPath, "The credentials of a person, without their values", h.credentialsPage)
+	t.form(credentialsPath, "Store credentials, by their page", h.setCredentials)
+	t.form(credentialsPath+"/{credential}/{action}", "Try, switch or remove a credential, by its page", h.credentialAction)
+}
+
+func (h *credentialPages) credentialsPage(c *route.Call) (*Page, error) {
+	return h.credentialsWith(c, &credentialsData{Agent: "claude-code"})
 }
 
 // credentialsWith returns the page with the texts of its form.
-func (api *API) credentialsWith(c *route.Call, d *credentialsData) (*Page, error) {
-	if api.Credentials == nil {
+func (h *credentialPages) credentialsWith(c *route.Call, d *credentialsData) (*Page, error) {
+	if h.credentials == nil {
 		return nil, route.NewProblem(route.KindNotFound, "this server keeps no credentials")
 	}
-	list, err := api.Credentials.List(c.Who, credential.Query{})
+	list, err := h.credentials.List(c.Who, credential.Query{})
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +82,7 @@ func (api *API) credentialsWith(c *route.Call, d *credentialsData) (*Page, error
 }
 
 // setCredentials stores the key of an agent, a secret, or the text of a .env file.
-func (api *API) setCredentials(c *route.Call) error {
+func (h *credentialPages) setCredentials(c *route.Call) error {
 	if err := readForm(c); err != nil {
 		return err
 	}
@@ -103,9 +115,9 @@ func (api *API) setCredentials(c *route.Call) error {
 		in.Credentials = []credential.NewCredential{one}
 	}
 	if len(d.Wrong) == 0 {
-		_, err := api.Credentials.Set(c, in)
+		_, err := h.credentials.Set(c, in)
 		if err == nil {
-			return api.see(c, credentialsPath)
+			return see(c, credentialsPath)
 		}
 		text, ok := fieldProblem(err, c.Who)
 		if !ok {
@@ -113,45 +125,45 @@ func (api *API) setCredentials(c *route.Call) error {
 		}
 		d.Wrong[field] = text
 	}
-	p, err := api.credentialsWith(c, d)
+	p, err := h.credentialsWith(c, d)
 	if err != nil {
 		return err
 	}
-	return api.write(c, p)
+	return h.shell.write(c, p)
 }
 
 // credentialAction removes, switches or tries a credential.
-func (api *API) credentialAction(c *route.Call) error {
+func (h *credentialPages) credentialAction(c *route.Call) error {
 	if err := c.CheckRecent(); err != nil {
 		return err
 	}
-	if api.Credentials == nil {
+	if h.credentials == nil {
 		return route.NewProblem(route.KindNotFound, "this server keeps no credentials")
 	}
-	x, err := api.Credentials.Get(c.Who, c.R.PathValue("credential"))
+	x, err := h.credentials.Get(c.Who, c.R.PathValue("credential"))
 	if err != nil {
 		return err
 	}
 	switch action := c.R.PathValue("action"); action {
 	case "remove":
-		err = api.Credentials.Remove(c, x)
+		err = h.credentials.Remove(c, x)
 	case "on", "off":
-		_, err = api.Credentials.Switch(c, x, action == "on")
+		_, err = h.credentials.Switch(c, x, action == "on")
 	case "verify":
-		v := api.Credentials.Verify(c.R.Context(), x.ID)
+		v := h.credentials.Verify(c.R.Context(), x.ID)
 		v.Message = render.ClipClean(v.Message, 300)
-		p, err := api.credentialsWith(c, &credentialsData{Agent: "claude-code", Tried: &v, TriedName: x.Name})
+		p, err := h.credentialsWith(c, &credentialsData{Agent: "claude-code", Tried: &v, TriedName: x.Name})
 		if err != nil {
 			return err
 		}
-		return api.write(c, p)
+		return h.shell.write(c, p)
 	default:
 		err = route.NotFound("action", action)
 	}
 	if err != nil {
 		return err
 	}
-	return api.see(c, credentialsPath)
+	return see(c, credentialsPath)
 }
 
 // tokensData is the data of the page of tokens.
@@ -168,13 +180,25 @@ type tokensData struct {
 	Made string
 }
 
-func (api *API) tokensPage(c *route.Call) (*Page, error) {
-	return api.tokensWith(c, &tokensData{Days: "30"})
+// tokenPages serves the tokens of a person.
+type tokenPages struct {
+	shell  *shell
+	tokens *token.API // nil means that there is no page of them
+}
+
+func (h *tokenPages) register(t *table) {
+	t.page(tokensPath, "The tokens of a person", h.tokensPage)
+	t.form(tokensPath, "Make a token for the person, by the page of tokens", h.makeToken)
+	t.form(tokensPath+"/{token}/revoke", "Revoke a token, by its page", h.revokeToken)
+}
+
+func (h *tokenPages) tokensPage(c *route.Call) (*Page, error) {
+	return h.tokensWith(c, &tokensData{Days: "30"})
 }
 
 // tokensWith returns the page with the texts of its form, or the token that was made.
-func (api *API) tokensWith(c *route.Call, d *tokensData) (*Page, error) {
-	if api.Tokens == nil {
+func (h *tokenPages) tokensWith(c *route.Call, d *tokensData) (*Page, error) {
+	if h.tokens == nil {
 		return nil, route.NewProblem(route.KindNotFound, "this server has no tokens")
 	}
 	d.Admin, d.Local = c.Who.Admin(), c.Who.Local
@@ -183,7 +207,7 @@ func (api *API) tokensWith(c *route.Call, d *tokensData) (*Page, error) {
 			d.Scopes = append(d.Scopes, scope)
 		}
 	}
-	for _, t := range slices.Backward(api.Tokens.List(c.Who)) {
+	for _, t := range slices.Backward(h.tokens.List(c.Who)) {
 		if t.Revoked.IsZero() {
 			d.Rows = append(d.Rows, t)
 		} else {
@@ -198,14 +222,14 @@ func (api *API) tokensWith(c *route.Call, d *tokensData) (*Page, error) {
 }
 
 // makeToken makes a token for the person, and shows it once.
-func (api *API) makeToken(c *route.Call) error {
+func (h *tokenPages) makeToken(c *route.Call) error {
 	if err := readForm(c); err != nil {
 		return err
 	}
 	if err := c.CheckRecent(); err != nil {
 		return err
 	}
-	if api.Tokens == nil {
+	if h.tokens == nil {
 		return route.NewProblem(route.KindNotFound, "this server has no tokens")
 	}
 	d := &tokensData{Repo: formText(c, "repo", 200), Scope: formText(c, "scope", 20), Days: formText(c, "days", 4)}
@@ -214,7 +238,7 @@ func (api *API) makeToken(c *route.Call) error {
 		d.Wrong = "A token lives between one day and a year."
 	}
 	if d.Wrong == "" {
-		made, err := api.Tokens.Make(c, token.NewOwn{Repo: d.Repo, Scopes: []string{d.Scope}, Seconds: int64(days) * 24 * 3600})
+		made, err := h.tokens.Make(c, token.NewOwn{Repo: d.Repo, Scopes: []string{d.Scope}, Seconds: int64(days) * 24 * 3600})
 		if err == nil {
 			d = &tokensData{Days: "30", Made: made.Token}
 		} else if text, ok := fieldProblem(err, c.Who); ok {
@@ -223,23 +247,23 @@ func (api *API) makeToken(c *route.Call) error {
 			return err
 		}
 	}
-	p, err := api.tokensWith(c, d)
+	p, err := h.tokensWith(c, d)
 	if err != nil {
 		return err
 	}
 	c.W.Header().Set("Cache-Control", "no-store")
-	return api.write(c, p)
+	return h.shell.write(c, p)
 }
 
-func (api *API) revokeToken(c *route.Call) error {
+func (h *tokenPages) revokeToken(c *route.Call) error {
 	if err := c.CheckRecent(); err != nil {
 		return err
 	}
-	if api.Tokens == nil {
+	if h.tokens == nil {
 		return route.NewProblem(route.KindNotFound, "this server has no tokens")
 	}
-	if err := api.Tokens.Revoke(c, c.R.PathValue("token")); err != nil {
+	if err := h.tokens.Revoke(c, c.R.PathValue("token")); err != nil {
 		return err
 	}
-	return api.see(c, tokensPath)
+	return see(c, tokensPath)
 }

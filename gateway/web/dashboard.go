@@ -4,10 +4,9 @@ import (
 	"context"
 	"net/http"
 	"slices"
-	"strings"
-	"sync"
 	"time"
 
+	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/live"
 	"github.com/ramus-dev/ramus/gateway/render"
@@ -36,23 +35,6 @@ type dashboardData struct {
 // maxRowText bounds the question of a run in a list, in bytes.
 const maxRowText = 600
 
-// runRow is a run in a list. All texts are clean.
-type runRow struct {
-	Key, Title, Repo, Workspace, By string
-	Path, WorkspacePath, Action     string
-	Badge                           Badge
-	Verdict                         *Badge
-	// Kind is "ask", "failed", "ready" or "".
-	Kind, Detail, Hint, Agent string
-	Place                     int
-	When                      time.Time
-	MayChange, MayAnswer      bool
-	Gate                      *record.Gate
-	Allowed                   string // the people who may answer, or empty for all
-	Part                      bool   // the message of Gate is cut, so that the row does not take its answer
-	Cost                      int64
-}
-
 // firstStep is a step of somebody who begins.
 type firstStep struct {
 	N                  int
@@ -69,29 +51,44 @@ type composer struct {
 	MayAsk              bool
 }
 
-func (api *API) dashboard(c *route.Call) (*Page, error) {
-	return api.dashboardWith(c, composer{})
+// dashboardPages serves the dashboard.
+type dashboardPages struct {
+	shell      *shell
+	servers    *servers
+	rows       *rowMaker
+	executor   *executor.Executor
+	workspaces *workspace.Workspaces
+	hasKey     func(ctx context.Context, who route.Who) bool
+}
+
+func (h *dashboardPages) register(t *table) {
+	t.page("/dashboard", "Work that needs a person, runs that work, and runs that have ended", h.dashboard)
+	t.form("/dashboard/ask", "Ask an agent, by the form of the dashboard", h.ask)
+}
+
+func (h *dashboardPages) dashboard(c *route.Call) (*Page, error) {
+	return h.dashboardWith(c, composer{})
 }
 
 // dashboardWith returns the dashboard with a form as it was filled in.
-func (api *API) dashboardWith(c *route.Call, form composer) (*Page, error) {
+func (h *dashboardPages) dashboardWith(c *route.Call, form composer) (*Page, error) {
 	ctx := c.R.Context()
-	callers, err := api.callers(ctx, c.Who)
+	callers, err := h.servers.listCallers(ctx, c.Who)
 	if err != nil {
 		return nil, err
 	}
-	repos, err := api.repoNames(ctx, c.Who)
+	repos, err := h.servers.listRepoNames(ctx, c.Who)
 	if err != nil {
 		return nil, err
 	}
 	d := &dashboardData{Composer: form}
-	d.Composer.Repos, d.Composer.Agents = repos, api.Executor.AgentNames()
+	d.Composer.Repos, d.Composer.Agents = repos, h.executor.AgentNames()
 	d.Composer.MayAsk = len(repos) > 0 && len(d.Composer.Agents) > 0 && c.Who.May(route.AccessWrite)
 	for _, st := range callers {
 		if st.Last.Passive() && st.Last.Ended() {
 			continue
 		}
-		row := api.runRow(ctx, c.Who, st.Last)
+		row := h.rows.runRow(ctx, c.Who, st.Last)
 		switch {
 		case row.Kind != "" && len(d.Needs) < maxNeeds:
 			d.Needs = append(d.Needs, row)
@@ -102,7 +99,7 @@ func (api *API) dashboardWith(c *route.Call, form composer) (*Page, error) {
 		}
 	}
 	slices.SortStableFunc(d.Needs, func(a, b runRow) int { return needOrder(a) - needOrder(b) })
-	d.Steps = api.firstSteps(ctx, c.Who, len(repos) > 0, len(callers) > 0)
+	d.Steps = h.firstSteps(ctx, c.Who, len(repos) > 0, len(callers) > 0)
 	status := 0
 	if form.Wrong != "" {
 		status = http.StatusUnprocessableEntity
@@ -114,49 +111,6 @@ func (api *API) dashboardWith(c *route.Call, form composer) (*Page, error) {
 
 // needOrder puts questions before failures and reviews.
 func needOrder(r runRow) int { return slices.Index([]string{"ask", "failed", "ready"}, r.Kind) }
-
-// runRow returns a run as a row of a list.
-func (api *API) runRow(ctx context.Context, who route.Who, r record.Run) runRow {
-	row := runRow{
-		Key: r.Name(), Title: runTitle(r), Repo: r.Repo, Workspace: r.Caller.ID(), By: personName(r.Asker), Path: runPath(r),
-		WorkspacePath: workspacePath(r.Caller.Slug()), Badge: runBadge(r), Place: r.Place, When: r.CreatedAt,
-		MayChange: who.CheckChangeRun(r) == nil, MayAnswer: mayAnswer(who, r),
-	}
-	row.Action = row.Path
-	if r.Agent != nil {
-		row.Agent = r.Agent.Name
-	}
-	if r.Usage != nil {
-		row.Cost = r.Usage.CostMicros
-	}
-	for _, t := range []time.Time{r.StartedAt, r.EndedAt} {
-		if t.After(row.When) {
-			row.When = t
-		}
-	}
-	fresh := api.Now().Sub(row.When) < needsWithin
-	mine := who.Admin() || who.Email != "" && r.Asker.Email == who.Email
-	switch {
-	case !r.Ended() && r.Gate != nil: // also of an agent at work
-		row.Kind, row.Part = "ask", len(r.Gate.Message) > maxRowText
-		row.Gate = &record.Gate{Step: r.Gate.Step, Message: render.ClipClean(r.Gate.Message, maxRowText)}
-		row.Allowed = render.OneLine(strings.Join(r.Gate.Allowed, ", "), 300)
-	case r.State == record.StateFailed && r.Reason != record.ReasonCancelled && fresh && mine:
-		row.Kind, row.Detail, row.Hint = "failed", render.ClipClean(r.Error, 400), render.ClipClean(r.Hint, 300)
-	case r.State == record.StateComplete && r.Agent != nil && r.Changed() && r.Merged == "" && r.Pull == nil &&
-		fresh && mine:
-		row.Kind, row.Badge = "ready", Badge{"Ready for review", "good"}
-	case !r.Ended() && r.Step != "":
-		row.Detail = "now at " + render.ClipClean(r.Step, 100)
-	}
-	if r.Ended() {
-		if v := api.verdictOf(ctx, r); v != "" && v != record.VerdictNone && r.State == record.StateComplete {
-			b := verdictBadge(v)
-			row.Verdict = &b
-		}
-	}
-	return row
-}
 
 // mayAnswer reports whether a person may answer the question of a run. The executor decides by the same rules.
 func mayAnswer(who route.Who, r record.Run) bool {
@@ -171,67 +125,11 @@ func runTitle(r record.Run) string {
 	return render.OneLine(render.Clean(r.Title()), 200)
 }
 
-// verdicts remembers the verdicts of runs that have ended, which never change.
-type verdicts struct {
-	mu sync.Mutex
-	by map[string]record.Verdict
-}
-
-// maxVerdicts bounds the verdicts in memory.
-const maxVerdicts = 5000
-
-// keep remembers the verdict of a run, if it is not empty.
-func (v *verdicts) keep(r record.Run, verdict record.Verdict) {
-	if verdict == "" {
-		return
-	}
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if len(v.by) >= maxVerdicts || v.by == nil {
-		v.by = map[string]record.Verdict{}
-	}
-	v.by[verdictKey(r)] = verdict
-}
-
-func verdictKey(r record.Run) string { return r.Repo + " " + r.Name() }
-
-// verdictOf returns the verdict of a run that has ended. Returns "" if its manifest is not written yet.
-func (api *API) verdictOf(ctx context.Context, r record.Run) record.Verdict {
-	api.verdicts.mu.Lock()
-	v, ok := api.verdicts.by[verdictKey(r)]
-	api.verdicts.mu.Unlock()
-	if ok {
-		return v
-	}
-	m, err := api.Executor.Manifest(ctx, r.Name())
-	if err != nil {
-		return ""
-	}
-	api.verdicts.keep(r, m.Verdict)
-	return m.Verdict
-}
-
-// verdictAt returns the badge of the verdict of a run, for a branch whose last commit is tip. Returns nil if there is no verdict.
-func (api *API) verdictAt(ctx context.Context, r record.Run, tip gitd.Hash) *Badge {
-	if !r.Ended() {
-		return nil
-	}
-	v := api.verdictOf(ctx, r)
-	if v == "" || v == record.VerdictNone {
-		return nil
-	}
-	b := verdictBadge(v)
-	if r.Head != "" && tip != "" && r.Head != tip {
-		b = Badge{b.Text + ", before the last commits", ""}
-	}
-	return &b
-}
-
 // firstSteps returns the steps of somebody who begins, with the state of each. It returns none if all are done.
-func (api *API) firstSteps(ctx context.Context, who route.Who, repos, work bool) []firstStep {
-	key := len(api.Executor.AgentNames()) > 0
-	if api.HasKey != nil {
-		key = api.HasKey(ctx, who)
+func (h *dashboardPages) firstSteps(ctx context.Context, who route.Who, repos, work bool) []firstStep {
+	key := len(h.executor.AgentNames()) > 0
+	if h.hasKey != nil {
+		key = h.hasKey(ctx, who)
 	}
 	if repos && work {
 		return nil
@@ -251,7 +149,7 @@ func (api *API) firstSteps(ctx context.Context, who route.Who, repos, work bool)
 }
 
 // ask begins a workspace with a prompt.
-func (api *API) ask(c *route.Call) error {
+func (h *dashboardPages) ask(c *route.Call) error {
 	if err := readForm(c); err != nil {
 		return err
 	}
@@ -260,21 +158,21 @@ func (api *API) ask(c *route.Call) error {
 	if form.Prompt == "" {
 		form.Wrong = "Say what the agent should do."
 	} else {
-		r, err := api.Workspaces.Create(c.R.Context(), c.Who,
+		r, err := h.workspaces.Create(c.R.Context(), c.Who,
 			workspace.Wish{Repository: form.Repo, Agent: form.Agent, Prompt: form.Prompt})
 		if err == nil {
-			return api.see(c, workspacePath(r.Caller.Slug()))
+			return see(c, workspacePath(r.Caller.Slug()))
 		}
 		var ok bool
 		if form.Wrong, ok = fieldProblem(err, c.Who); !ok {
 			return err
 		}
 	}
-	p, err := api.dashboardWith(c, form)
+	p, err := h.dashboardWith(c, form)
 	if err != nil {
 		return err
 	}
-	return api.write(c, p)
+	return h.shell.write(c, p)
 }
 
 // by returns the person of a call, for changes.

@@ -40,9 +40,31 @@ type exportedRun struct {
 	Cast string
 }
 
+// exportPages serves the pages and files of exports.
+type exportPages struct {
+	shell      *shell
+	finder     *finder
+	rows       *rowMaker
+	executor   *executor.Executor
+	workspaces *workspace.Workspaces
+	exports    Exports // nil means that there are none
+}
+
+func (h *exportPages) register(t *table) {
+	t.page("/workspaces/{workspace}/export", "A workspace as one file, and its runs as recordings and links", h.exportPage)
+	t.form("/workspaces/{workspace}/export", "Make a link to the export of a run, by the page of the workspace", h.linkExport)
+	if h.exports == nil {
+		return
+	}
+	t.file("/workspaces/{workspace}/export.bundle", "A workspace with its branch and the records of its runs, as a file that git clone opens, for people",
+		export.MediaBundle, h.sendExport)
+	t.file("/workspaces/{workspace}/runs/{run}/cast", "The commands of a run and their outputs as a recording of a terminal, for people",
+		export.MediaCast, h.sendCast)
+}
+
 // exportPage offers the work of a workspace as a file, and its runs as recordings and links.
-func (api *API) exportPage(c *route.Call) (*Page, error) {
-	d, err := api.exportData(c)
+func (h *exportPages) exportPage(c *route.Call) (*Page, error) {
+	d, err := h.exportData(c)
 	if err != nil {
 		return nil, err
 	}
@@ -53,42 +75,42 @@ func exportPageOf(d *exportData) *Page {
 	return &Page{Title: "Export of " + d.Workspace.Name, Nav: "workspaces", Template: "export", Data: d}
 }
 
-func (api *API) exportData(c *route.Call) (*exportData, error) {
-	if api.Exports == nil {
+func (h *exportPages) exportData(c *route.Call) (*exportData, error) {
+	if h.exports == nil {
 		return nil, route.NewProblem(route.KindNotFound, "this server has no exports")
 	}
-	s, _, err := api.Workspaces.Named(c.R.Context(), c.Who, c.R.PathValue("workspace"))
+	s, _, err := h.workspaces.Named(c.R.Context(), c.Who, c.R.PathValue("workspace"))
 	if err != nil {
 		return nil, err
 	}
 	d := &exportData{Workspace: s, Path: workspacePath(s.ID)}
-	for _, r := range slices.Backward(api.Executor.OfCaller(s.Caller)) {
+	for _, r := range slices.Backward(h.executor.OfCaller(s.Caller)) {
 		switch {
 		case r.Repo != s.Repository || !c.Who.SeesRun(r):
 		case len(d.Runs) == exportedRuns:
 			d.More++
 		default:
-			d.Runs = append(d.Runs, exportedRun{runRow: api.runRow(c.R.Context(), c.Who, r), ID: r.ID, Cast: runPath(r) + "/cast"})
+			d.Runs = append(d.Runs, exportedRun{runRow: h.rows.runRow(c.R.Context(), c.Who, r), ID: r.ID, Cast: runPath(r) + "/cast"})
 		}
 	}
 	return d, nil
 }
 
 // linkExport makes a link to the export of a run, and shows it.
-func (api *API) linkExport(c *route.Call) error {
+func (h *exportPages) linkExport(c *route.Call) error {
 	if err := readForm(c); err != nil {
 		return err
 	}
-	d, err := api.exportData(c)
+	d, err := h.exportData(c)
 	if err != nil {
 		return err
 	}
 	id := formText(c, "run", 100)
-	r, ok := api.Executor.Find(d.Workspace.Caller, id)
+	r, ok := h.executor.Find(d.Workspace.Caller, id)
 	if !ok || !c.Who.SeesRun(r) {
 		return route.NotFound("run", id)
 	}
-	made, err := api.Exports.Link(c.Who, r, c.Address())
+	made, err := h.exports.Link(c.Who, r, c.Address())
 	if err != nil {
 		return err
 	}
@@ -97,37 +119,24 @@ func (api *API) linkExport(c *route.Call) error {
 	}
 	d.Made, d.Of = &made, runTitle(r)
 	c.W.Header().Set("Cache-Control", "no-store")
-	return api.write(c, exportPageOf(d))
+	return h.shell.write(c, exportPageOf(d))
 }
 
-func (api *API) sendExport(c *route.Call) error {
-	_, st, err := api.Workspaces.Named(c.R.Context(), c.Who, c.R.PathValue("workspace"))
+func (h *exportPages) sendExport(c *route.Call) error {
+	_, st, err := h.workspaces.Named(c.R.Context(), c.Who, c.R.PathValue("workspace"))
 	if err != nil {
 		return err
 	}
-	return api.Exports.SendCaller(c, st)
+	return h.exports.SendCaller(c, st)
 }
 
-func (api *API) sendCast(c *route.Call) error {
-	_, r, err := api.namedRun(c)
+func (h *exportPages) sendCast(c *route.Call) error {
+	_, r, err := h.finder.namedRun(c)
 	if err != nil {
 		return err
 	}
-	return api.Exports.SendCast(c, r)
+	return h.exports.SendCast(c, r)
 }
 
 // Exports reports whether there are pages of exports.
-func (p *Page) Exports() bool { return p.api.Exports != nil }
-
-// exportRoutes returns the routes of the files of exports.
-func (api *API) exportRoutes() []route.Route {
-	if api.Exports == nil {
-		return nil
-	}
-	return []route.Route{
-		{Method: "GET", Pattern: "/workspaces/{workspace}/export.bundle", Access: api.Access, Media: export.MediaBundle,
-			Summary: "A workspace with its branch and the records of its runs, as a file that git clone opens, for people", Handle: api.sendExport},
-		{Method: "GET", Pattern: "/workspaces/{workspace}/runs/{run}/cast", Access: api.Access, Media: export.MediaCast,
-			Summary: "The commands of a run and their outputs as a recording of a terminal, for people", Handle: api.sendCast},
-	}
-}
+func (p *Page) Exports() bool { return p.shell.exports }

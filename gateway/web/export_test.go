@@ -11,5 +11,5 @@ var Prose = prose
 
 // EndVisit lets tests end a visit without waiting for its time.
 func (api *API) EndVisit(ctx context.Context, c record.Caller) (bool, error) {
-	return api.endVisit(ctx, c)
+	return api.parts().visits.endVisit(ctx, c)
 }

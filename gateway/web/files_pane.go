@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/transfer"
 	"github.com/ramus-dev/ramus/gateway/files"
 	"github.com/ramus-dev/ramus/gateway/render"
@@ -24,7 +25,11 @@ import (
 const maxFileRows = 500
 
 // filesPane shows the folders of a workspace, takes uploads and offers downloads.
-type filesPane struct{ api *API }
+type filesPane struct {
+	executor *executor.Executor
+	files    *files.API
+	address  string
+}
 
 func (filesPane) Name() string  { return paneFiles }
 func (filesPane) Title() string { return "Files" }
@@ -69,7 +74,7 @@ type uploadProblem struct {
 func (p filesPane) Show(c *route.Call, page *Page, s workspace.Workspace) (template.HTML, error) {
 	q := c.R.URL.Query()
 	rows := &filesRows{Folder: strings.Trim(q.Get("path"), "/"),
-		Live:  p.api.Address + workspacePath(s.ID) + "/download",
+		Live:  p.address + workspacePath(s.ID) + "/download",
 		Most:  fmt.Sprintf("%d files and %d MiB", transfer.MaxFiles, transfer.MaxBytes>>20),
 		Bytes: transfer.MaxBytes, Files: transfer.MaxFiles}
 	rows.Typed = rows.Folder
@@ -82,14 +87,14 @@ func (p filesPane) Show(c *route.Call, page *Page, s workspace.Workspace) (templ
 	if err != nil {
 		return "", err
 	}
-	return p.api.showPane(c, page, s, "pane_files", rows, note)
+	return showPane(c, page, s, "pane_files", p.executor.AgentNames(), rows, note)
 }
 
 // list fills in the folder. note says why there is none.
 func (p filesPane) list(ctx context.Context, rows *filesRows, s workspace.Workspace) (note string, err error) {
-	at := p.api.Address + workspacePath(s.ID)
+	at := p.address + workspacePath(s.ID)
 	rows.Crumbs = crumbs(at, rows.Folder)
-	tree, err := p.api.Files.Committed(s)
+	tree, err := p.files.Committed(s)
 	if err != nil {
 		return "The branch is gone, and its files with it.", nil
 	}
@@ -167,25 +172,28 @@ func sentWords(q url.Values) string {
 	}
 }
 
-// fileRoutes returns the routes of the pane of files.
-func (api *API) fileRoutes() []route.Route {
-	if api.Files == nil {
-		return nil
+// fileForms carries out the forms of the pane of files, and sends files.
+type fileForms struct {
+	shell *shell
+	files *files.API // nil means that there are no uploads and downloads
+	page  *workspacePages
+}
+
+func (h *fileForms) register(t *table) {
+	if h.files == nil {
+		return
 	}
-	return []route.Route{
-		{Method: "POST", Pattern: "/workspaces/{workspace}/files", Access: api.Write, Media: route.MediaHTML, Body: -1,
-			Summary: "Upload files into a workspace, by its page", Handle: api.uploadFiles},
-		{Method: "GET", Pattern: "/workspaces/{workspace}/download", Access: api.Access, Media: route.MediaBytes,
-			Summary: "A file of a workspace, or an archive of a folder, for people", Handle: api.Files.Download},
-		{Method: "POST", Pattern: "/workspaces/{workspace}/download", Access: api.Write, Media: route.MediaBytes,
-			Summary: "A file or a folder of a workspace's container, by its page", Handle: api.downloadLive},
-	}
+	const download = "/workspaces/{workspace}/download"
+	t.upload("/workspaces/{workspace}/files", "Upload files into a workspace, by its page", -1, h.uploadFiles)
+	t.file(download, "A file of a workspace, or an archive of a folder, for people", route.MediaBytes, h.files.Download)
+	t.route(route.Route{Method: "POST", Pattern: download, Access: t.write, Media: route.MediaBytes,
+		Summary: "A file or a folder of a workspace's container, by its page", Handle: h.downloadLive})
 }
 
 // uploadFiles takes the form of files. A script gets the result as JSON, a browser the page with the folder or with
 // the mistakes.
-func (api *API) uploadFiles(c *route.Call) error {
-	done, s, form, err := api.Files.UploadForm(c)
+func (h *fileForms) uploadFiles(c *route.Call) error {
+	done, s, form, err := h.files.UploadForm(c)
 	if !c.WantsPage() {
 		if err != nil {
 			return err
@@ -193,15 +201,15 @@ func (api *API) uploadFiles(c *route.Call) error {
 		return c.Reply(done)
 	}
 	if err != nil {
-		return api.refuseFiles(c, s, form, err)
+		return h.refuseFiles(c, s, form, err)
 	}
 	q := url.Values{"pane": {paneFiles}, "path": {form.Folder}, "sent": {strconv.Itoa(len(done.Paths))},
 		"left": {strconv.Itoa(len(done.Ignored))}}
-	return api.see(c, workspacePath(s.ID)+"?"+q.Encode())
+	return see(c, workspacePath(s.ID)+"?"+q.Encode())
 }
 
 // refuseFiles answers with the page of the workspace, with the mistakes next to the field of the files.
-func (api *API) refuseFiles(c *route.Call, s workspace.Workspace, form files.Form, err error) error {
+func (h *fileForms) refuseFiles(c *route.Call, s workspace.Workspace, form files.Form, err error) error {
 	p := route.AsProblem(err, c.Who)
 	if s.ID == "" || p.Kind == route.KindInternal || p.Kind == route.KindDenied || p.Kind == route.KindGone {
 		return err
@@ -227,19 +235,19 @@ func (api *API) refuseFiles(c *route.Call, s workspace.Workspace, form files.For
 	call.R.Method = http.MethodGet
 	call.R.URL = &url.URL{Path: c.Prefix() + workspacePath(s.ID),
 		RawQuery: url.Values{"pane": {paneFiles}, "path": {form.Folder}}.Encode()}
-	page, err := api.workspacePageWith(&call, func(p *Page) { p.wrong = w })
+	page, err := h.page.workspacePageWith(&call, func(p *Page) { p.wrong = w })
 	if err != nil {
 		return err
 	}
 	if page.Status = p.Status; p.Kind == route.KindInvalid {
 		page.Status = http.StatusUnprocessableEntity // as other forms answer
 	}
-	return api.write(&call, page)
+	return h.shell.write(&call, page)
 }
 
 // downloadLive sends a file of the container. It is a form, because it may start a container.
-func (api *API) downloadLive(c *route.Call) error {
-	if _, err := api.Files.Workspaces.Changeable(c.R.Context(), c.Who, c.R.PathValue("workspace")); err != nil {
+func (h *fileForms) downloadLive(c *route.Call) error {
+	if _, err := h.files.Workspaces.Changeable(c.R.Context(), c.Who, c.R.PathValue("workspace")); err != nil {
 		return err
 	}
 	if err := readForm(c); err != nil {
@@ -250,5 +258,5 @@ func (api *API) downloadLive(c *route.Call) error {
 		return route.NewProblem(route.KindInvalid, "the path is empty").
 			WithHint("name a file or a folder of the container")
 	}
-	return api.Files.DownloadLive(c, name, c.R.PostFormValue("format"))
+	return h.files.DownloadLive(c, name, c.R.PostFormValue("format"))
 }

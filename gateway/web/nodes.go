@@ -79,19 +79,33 @@ func newCloudNode(n nodes.Node) cloudNode {
 	return cloudNode{Node: n, Path: "/nodes/" + n.ID, Badge: b}
 }
 
-func (api *API) node() *nodeData {
-	d := &nodeData{Machine: api.Machines.This(), Path: "/nodes/" + workspace.Node, Badge: Badge{"Healthy", "good"},
-		Options: api.Executor.Applied()}
+// nodePages serves the machines.
+type nodePages struct {
+	rows       *rowMaker
+	executor   *executor.Executor
+	workspaces *workspace.Workspaces
+	machines   *workspace.Machines
+	cloud      *nodes.Nodes // nil means that there are no machines at a cloud
+}
+
+func (h *nodePages) register(t *table) {
+	t.page("/nodes", "The machines that run containers", h.nodeList)
+	t.page("/nodes/{node}", "A machine: its health, its containers and its limits", h.nodePage)
+}
+
+func (h *nodePages) node() *nodeData {
+	d := &nodeData{Machine: h.machines.This(), Path: "/nodes/" + workspace.Node, Badge: Badge{"Healthy", "good"},
+		Options: h.executor.Applied()}
 	if d.Health != workspace.Healthy {
 		d.Badge = Badge{"The engine does not answer", "bad"}
 	}
 	return d
 }
 
-func (api *API) nodeList(c *route.Call) (*Page, error) {
-	d := api.node()
+func (h *nodePages) nodeList(c *route.Call) (*Page, error) {
+	d := h.node()
 	if c.Who.Admin() {
-		for _, n := range api.Cloud.List() {
+		for _, n := range h.cloud.List() {
 			d.Cloud = append(d.Cloud, newCloudNode(n))
 		}
 	}
@@ -99,15 +113,15 @@ func (api *API) nodeList(c *route.Call) (*Page, error) {
 		Beat: 5 * time.Second, Refresh: 15}, nil
 }
 
-func (api *API) nodePage(c *route.Call) (*Page, error) {
+func (h *nodePages) nodePage(c *route.Call) (*Page, error) {
 	if c.R.PathValue("node") != workspace.Node {
-		return api.cloudPage(c)
+		return h.cloudPage(c)
 	}
-	d := api.node()
+	d := h.node()
 	if c.Who.Admin() {
-		d.Uses = api.Executor.Uses()
+		d.Uses = h.executor.Uses()
 	}
-	list, err := api.Executor.Callers(c.R.Context(), record.Filter{Max: lookedAt, Keep: func(r record.Run) bool {
+	list, err := h.executor.Callers(c.R.Context(), record.Filter{Max: lookedAt, Keep: func(r record.Run) bool {
 		return !lookup.IsOwnRepo(r.Repo) && c.Who.SeesRun(r)
 	}})
 	if err != nil {
@@ -115,9 +129,9 @@ func (api *API) nodePage(c *route.Call) (*Page, error) {
 	}
 	list = slices.DeleteFunc(list, func(st executor.CallerStatus) bool { return st.Container == nil })
 	for _, st := range list {
-		d.Rows = append(d.Rows, api.workspaceRow(c, api.Workspaces.Of(c.R.Context(), st)))
+		d.Rows = append(d.Rows, h.rows.workspaceRow(c, h.workspaces.Of(c.R.Context(), st)))
 	}
-	events, err := api.Machines.Events(c.R.Context(), c.Who)
+	events, err := h.machines.Events(c.R.Context(), c.Who)
 	if err != nil {
 		return nil, err
 	}
@@ -132,22 +146,22 @@ func (api *API) nodePage(c *route.Call) (*Page, error) {
 }
 
 // cloudPage returns the page of a machine at a cloud. Only administrators see that there is one.
-func (api *API) cloudPage(c *route.Call) (*Page, error) {
+func (h *nodePages) cloudPage(c *route.Call) (*Page, error) {
 	id := c.R.PathValue("node")
 	if !c.Who.Admin() {
 		return nil, route.NotFound("machine", id)
 	}
-	n, err := api.Cloud.Get(id)
+	n, err := h.cloud.Get(id)
 	if err != nil {
 		return nil, err
 	}
-	h, err := api.Cloud.History(id)
+	past, err := h.cloud.History(id)
 	if err != nil {
 		return nil, err
 	}
 	d := newCloudNode(n)
-	d.BootLog = h.BootLog
-	for i, e := range slices.Backward(h.Events) {
+	d.BootLog = past.BootLog
+	for i, e := range slices.Backward(past.Events) {
 		text := e.Kind
 		if e.Text != "" {
 			text += ": " + e.Text

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/markup"
 	"github.com/ramus-dev/ramus/gateway/page"
@@ -101,10 +102,22 @@ func lineNumber(q url.Values, name string) (int64, error) {
 	return n, nil
 }
 
+// outputPages serves the output of steps.
+type outputPages struct {
+	finder   *finder
+	executor *executor.Executor
+	indexes  outputIndexes
+}
+
+func (h *outputPages) register(t *table) {
+	t.page("/workspaces/{workspace}/runs/{run}/output", "A part of the output of a step, by the number of a line", h.outputPage)
+	t.file("/workspaces/{workspace}/runs/{run}/output/file", "The whole output of a step, as a file for people", route.MediaBytes, h.sendOutput)
+}
+
 // outputPage shows a part of the output of a step. The parameter line is the line that is wanted, or "last", and from and to are the lines of a part. The
 // parameter q has words to find in the whole output, in lines after the one that the parameter after names.
-func (api *API) outputPage(c *route.Call) (*Page, error) {
-	s, r, err := api.namedRun(c)
+func (h *outputPages) outputPage(c *route.Call) (*Page, error) {
+	s, r, err := h.finder.namedRun(c)
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +134,7 @@ func (api *API) outputPage(c *route.Call) (*Page, error) {
 	}
 	d.Other = outputPath(r, d.StepName, other, 0)
 	d.Whole = d.Path + "/file?" + url.Values{"step": {d.StepName}, "stream": {d.Stream}}.Encode()
-	opened, err := api.Executor.Output(c.R.Context(), r.Name(), d.StepName, d.Stream)
+	opened, err := h.executor.Output(c.R.Context(), r.Name(), d.StepName, d.Stream)
 	if err != nil {
 		return nil, err
 	}
@@ -130,7 +143,7 @@ func (api *API) outputPage(c *route.Call) (*Page, error) {
 	if !ok {
 		out = strings.NewReader("") // it printed nothing
 	}
-	if err := api.showLines(d, out, q); err != nil {
+	if err := h.showLines(d, out, q); err != nil {
 		return nil, err
 	}
 	if err := d.find(c.R.Context(), out, q); err != nil {
@@ -144,13 +157,13 @@ func (api *API) outputPage(c *route.Call) (*Page, error) {
 }
 
 // sendOutput sends the whole output of a step as a file.
-func (api *API) sendOutput(c *route.Call) error {
-	_, r, err := api.namedRun(c)
+func (h *outputPages) sendOutput(c *route.Call) error {
+	_, r, err := h.finder.namedRun(c)
 	if err != nil {
 		return err
 	}
 	step, stream := c.R.URL.Query().Get("step"), c.R.URL.Query().Get("stream")
-	out, err := api.Executor.Output(c.R.Context(), r.Name(), step, stream)
+	out, err := h.executor.Output(c.R.Context(), r.Name(), step, stream)
 	if err != nil {
 		return err
 	}
@@ -164,8 +177,8 @@ func (api *API) sendOutput(c *route.Call) error {
 }
 
 // showLines fills in the lines that the parameters name.
-func (api *API) showLines(d *outputData, out io.ReadSeeker, q url.Values) (err error) {
-	index := api.indexes.of(d.Run.Repo + " " + d.Run.Name() + " " + d.Stream + " " + d.StepName)
+func (h *outputPages) showLines(d *outputData, out io.ReadSeeker, q url.Values) (err error) {
+	index := h.indexes.of(d.Run.Repo + " " + d.Run.Name() + " " + d.Stream + " " + d.StepName)
 	if d.Total, err = index.read(out); err != nil {
 		return err
 	}

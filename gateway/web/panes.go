@@ -10,7 +10,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/gateway/evidence"
 	"github.com/ramus-dev/ramus/gateway/links"
 	"github.com/ramus-dev/ramus/gateway/render"
 	"github.com/ramus-dev/ramus/gateway/route"
@@ -39,10 +41,10 @@ type paneData struct {
 }
 
 // showPane returns the content of a pane made by a template.
-func (api *API) showPane(c *route.Call, p *Page, s workspace.Workspace, name string, rows any, note string) (template.HTML, error) {
+func showPane(c *route.Call, p *Page, s workspace.Workspace, name string, agents []string, rows any, note string) (template.HTML, error) {
 	d := paneData{Page: p, Workspace: s, Path: workspacePath(s.ID),
 		MayChange: c.Who.CheckChange(s.Repository, s.Branch) == nil,
-		Rows:      rows, Agents: api.Executor.AgentNames(), Note: note}
+		Rows:      rows, Agents: agents, Note: note}
 	var b strings.Builder
 	if err := pages().ExecuteTemplate(&b, name, d); err != nil {
 		return "", err
@@ -57,10 +59,10 @@ type commandRow struct {
 }
 
 // commandRow returns a run of a command with the end of its output.
-func (api *API) commandRow(ctx context.Context, r record.Run) (commandRow, error) {
+func (p shellPane) commandRow(ctx context.Context, r record.Run) (commandRow, error) {
 	row := commandRow{Key: r.Name(), Command: render.ClipClean(r.Command, 2000), Path: runPath(r), Live: !r.Ended()}
 	step := ""
-	for e, err := range api.Executor.Events(ctx, r.Name(), 0, false) {
+	for e, err := range p.executor.Events(ctx, r.Name(), 0, false) {
 		if err != nil {
 			return row, err
 		}
@@ -85,7 +87,7 @@ func (api *API) commandRow(ctx context.Context, r record.Run) (commandRow, error
 	case r.Ended() && r.State == record.StateFailed:
 		row.Output += render.ClipClean(r.Error, 2000)
 	case step != "":
-		row.Output = api.tail(ctx, r.Name(), step, "stdout") + api.tail(ctx, r.Name(), step, "stderr")
+		row.Output = tail(ctx, p.executor, r.Name(), step, "stdout") + tail(ctx, p.executor, r.Name(), step, "stderr")
 		row.End = "at work"
 	case !r.Ended() && r.Place > 0:
 		row.End = "place " + strconv.Itoa(r.Place) + " in line"
@@ -96,13 +98,13 @@ func (api *API) commandRow(ctx context.Context, r record.Run) (commandRow, error
 }
 
 // tail returns the end of the output of a command as clean text.
-func (api *API) tail(ctx context.Context, run, step, stream string) string {
-	return render.Clean(api.output(ctx, run, step, stream))
+func tail(ctx context.Context, x *executor.Executor, run, step, stream string) string {
+	return render.Clean(output(ctx, x, run, step, stream))
 }
 
 // output returns the end of the output of a command as it is.
-func (api *API) output(ctx context.Context, run, step, stream string) string {
-	out, err := api.Executor.Output(ctx, run, step, stream)
+func output(ctx context.Context, x *executor.Executor, run, step, stream string) string {
+	out, err := x.Output(ctx, run, step, stream)
 	if err != nil {
 		return "" // the command has only just begun, or has ended meanwhile
 	}
@@ -115,7 +117,12 @@ func (api *API) output(ctx context.Context, run, step, stream string) string {
 }
 
 // previewPane links to the ports of a workspace.
-type previewPane struct{ api *API }
+type previewPane struct {
+	executor *executor.Executor
+	evidence *evidence.API // nil means that there are no links
+	address  string
+	now      func() time.Time
+}
 
 func (previewPane) Name() string  { return panePreview }
 func (previewPane) Title() string { return "Preview" }
@@ -129,27 +136,30 @@ type portRow struct {
 func (p previewPane) Show(c *route.Call, page *Page, s workspace.Workspace) (template.HTML, error) {
 	note := ""
 	var rows []portRow
-	if s.Status.Serves() && p.api.Evidence != nil && p.api.Evidence.Links != nil {
+	if s.Status.Serves() && p.evidence != nil && p.evidence.Links != nil {
 		page.Beat = 5 * time.Second // a port that opens has no event
 		ctx, cancel := context.WithTimeout(c.R.Context(), portsWithin)
 		defer cancel()
-		ports, err := p.api.Executor.Programs.Ports(ctx, s.Caller)
+		ports, err := p.executor.Programs.Ports(ctx, s.Caller)
 		if err != nil {
 			note = "The container does not say which ports are open."
 		}
 		for _, port := range ports[:min(len(ports), maxShownPort)] {
 			rows = append(rows, portRow{port,
-				p.api.Address + p.api.Evidence.Links.SignUntil(links.PreviewPath(s.Caller, port), p.api.linksUntil())})
+				p.address + p.evidence.Links.SignUntil(links.PreviewPath(s.Caller, port), linksUntil(p.now()))})
 		}
 	}
-	return p.api.showPane(c, page, s, "pane_preview", rows, note)
+	return showPane(c, page, s, "pane_preview", p.executor.AgentNames(), rows, note)
 }
 
 // linksUntil returns the end of the links on a page. Pages that are made in the same hour have the same links.
-func (api *API) linksUntil() time.Time { return api.Now().Truncate(time.Hour).Add(3 * time.Hour) }
+func linksUntil(now time.Time) time.Time { return now.Truncate(time.Hour).Add(3 * time.Hour) }
 
 // activityPane lists the events of a workspace.
-type activityPane struct{ api *API }
+type activityPane struct {
+	executor   *executor.Executor
+	workspaces *workspace.Workspaces
+}
 
 func (activityPane) Name() string  { return paneActivity }
 func (activityPane) Title() string { return "Activity" }
@@ -162,7 +172,7 @@ type eventRow struct {
 }
 
 func (p activityPane) Show(c *route.Call, page *Page, s workspace.Workspace) (template.HTML, error) {
-	events, err := p.api.Workspaces.Events(c.R.Context(), s)
+	events, err := p.workspaces.Events(c.R.Context(), s)
 	if err != nil {
 		return "", err
 	}
@@ -174,7 +184,7 @@ func (p activityPane) Show(c *route.Call, page *Page, s workspace.Workspace) (te
 				Path: workspacePath(s.ID) + "/runs/" + id})
 		}
 	}
-	return p.api.showPane(c, page, s, "pane_activity", rows, "")
+	return showPane(c, page, s, "pane_activity", p.executor.AgentNames(), rows, "")
 }
 
 func bootLineOf(e record.Event) bootLine {

@@ -21,7 +21,7 @@ type problemData struct {
 
 // Problem answers a browser with the page of a problem.
 func (api *API) Problem(c *route.Call, p *route.Problem) error {
-	api.setUp()
+	sh := api.parts().shell
 	shown := *p
 	shown.Detail, shown.Hint = render.ClipClean(p.Detail, 2000), render.ClipClean(p.Hint, 1000)
 	d := problemData{Problem: &shown, Title: problemTitle(p), Again: p.Status == http.StatusTooManyRequests ||
@@ -30,7 +30,7 @@ func (api *API) Problem(c *route.Call, p *route.Problem) error {
 		_, path, _ := strings.Cut(from, "://"+c.R.Host)
 		d.Back = path
 	}
-	return api.write(c, &Page{Title: d.Title, Template: "problem", Data: d, Status: p.Status, Layout: "narrow",
+	return sh.write(c, &Page{Title: d.Title, Template: "problem", Data: d, Status: p.Status, Layout: "narrow",
 		Bare: c.Who.Nobody()})
 }
 

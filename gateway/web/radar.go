@@ -13,14 +13,15 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/radar"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/conversation"
 	"github.com/ramus-dev/ramus/gateway/live"
-	"github.com/ramus-dev/ramus/gateway/lookup"
 	"github.com/ramus-dev/ramus/gateway/markup"
 	"github.com/ramus-dev/ramus/gateway/render"
 	"github.com/ramus-dev/ramus/gateway/route"
+	"github.com/ramus-dev/ramus/gateway/workspace"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
@@ -99,24 +100,29 @@ type conflictLine struct {
 	Changed bool
 }
 
-// workRepo returns the repository that the path names, unless it is one with records of ramus alone.
-func (api *API) workRepo(c *route.Call) (*gitd.Repo, error) {
-	r, err := api.Find.PathRepo(c)
-	if err == nil && lookup.IsOwnRepo(r.Name()) {
-		return nil, route.NotFound("repository", r.Name())
-	}
-	return r, err
-}
-
 // conflictPath returns the page of a conflict.
 func conflictPath(repo, of, one, other string) string {
 	return sourcePath(repo, "radar", url.Values{"of": {of}, "one": {one}, "other": {other}}) + "#conflict"
 }
 
+// radarPages serves the conflicts between branches.
+type radarPages struct {
+	finder     *finder
+	executor   *executor.Executor
+	workspaces *workspace.Workspaces
+	past       Past
+	talk       *conversation.Talk
+}
+
+func (h *radarPages) register(t *table) {
+	t.page("/repos/{repo}/radar", "The pairs of branches of a repository that do not merge, and one conflict with its lines", h.radarPage)
+	t.form("/repos/{repo}/radar/tell", "Tell the agent of a branch of a conflict, by the page of the radar", h.tellAgent)
+}
+
 // radarPage shows which branches of a repository do not merge, and one of these conflicts with its lines.
-func (api *API) radarPage(c *route.Call) (*Page, error) {
+func (h *radarPages) radarPage(c *route.Call) (*Page, error) {
 	q := c.R.URL.Query()
-	r, err := api.workRepo(c)
+	r, err := h.finder.workRepo(c)
 	if err != nil {
 		return nil, err
 	}
@@ -126,7 +132,7 @@ func (api *API) radarPage(c *route.Call) (*Page, error) {
 	if d.Of != "" {
 		d.All = d.RepoPath + "/radar"
 	}
-	rep, err := api.conflicts(c, p, d.Repo, d.Of)
+	rep, err := findConflicts(c, h.past, p, d.Repo, d.Of)
 	if err != nil {
 		return nil, err
 	}
@@ -137,7 +143,7 @@ func (api *API) radarPage(c *route.Call) (*Page, error) {
 	}
 	for _, x := range rep.Conflicts {
 		if x.One == q.Get("one") && x.Other == q.Get("other") {
-			d.Shown, err = api.showConflict(c, r, rep, x)
+			d.Shown, err = h.showConflict(c, r, rep, x)
 			return p, err
 		}
 	}
@@ -225,14 +231,14 @@ func tips(rep radar.Report, x radar.Conflict) (one, other gitd.Hash) {
 }
 
 // showConflict returns a conflict with its lines.
-func (api *API) showConflict(c *route.Call, r *gitd.Repo, rep radar.Report, x radar.Conflict) (*conflictShown, error) {
+func (h *radarPages) showConflict(c *route.Call, r *gitd.Repo, rep radar.Report, x radar.Conflict) (*conflictShown, error) {
 	one, other := tips(rep, x)
 	s := &conflictShown{More: max(0, len(x.Files)-comparedFiles) + x.More}
 	var err error
-	if s.One, err = api.conflictSide(c, r.Name(), x.One, tellKey(x, one, other)); err != nil {
+	if s.One, err = h.conflictSide(c, r.Name(), x.One, tellKey(x, one, other)); err != nil {
 		return nil, err
 	}
-	if s.Other, err = api.conflictSide(c, r.Name(), x.Other, tellKey(x, one, other)); err != nil {
+	if s.Other, err = h.conflictSide(c, r.Name(), x.Other, tellKey(x, one, other)); err != nil {
 		return nil, err
 	}
 	for _, f := range x.Files[:min(len(x.Files), comparedFiles)] {
@@ -310,26 +316,26 @@ func tellKey(x radar.Conflict, one, other gitd.Hash) string {
 }
 
 // conflictSide returns a side of the shown conflict. key is the key of the prompt about it.
-func (api *API) conflictSide(c *route.Call, repo, branch, key string) (side conflictSide, err error) {
+func (h *radarPages) conflictSide(c *route.Call, repo, branch, key string) (side conflictSide, err error) {
 	side = conflictSide{Name: branch, Files: sourcePath(repo, "files", url.Values{"at": {branch}})}
-	run, ok := api.lastRun(branch)
+	run, ok := lastRun(h.executor, branch)
 	if !ok || run.Repo != repo || !c.Who.SeesRun(run) {
 		return side, nil
 	}
 	side.Workspace = workspacePath(run.Caller.Slug())
-	if _, side.Told, err = api.talk().Sent(c.R.Context(), run.Caller, key, toldRuns); err != nil {
+	if _, side.Told, err = h.talk.Sent(c.R.Context(), run.Caller, key, toldRuns); err != nil {
 		return side, err
 	}
 	if !side.Told && c.Who.CheckChangeRun(run) == nil {
-		side.Agent, _ = api.agentOf(run.Caller)
+		side.Agent, _ = h.agentOf(run.Caller)
 	}
 	return side, nil
 }
 
 // agentOf returns the agent of a caller and the label of its session, those of its newest run with a configured one.
-func (api *API) agentOf(caller record.Caller) (agent, session string) {
-	names := api.Executor.AgentNames()
-	for _, r := range slices.Backward(api.Executor.OfCaller(caller)) {
+func (h *radarPages) agentOf(caller record.Caller) (agent, session string) {
+	names := h.executor.AgentNames()
+	for _, r := range slices.Backward(h.executor.OfCaller(caller)) {
 		if r.Agent != nil && !r.Aside() && slices.Contains(names, r.Agent.Name) {
 			return r.Agent.Name, r.Agent.Session
 		}
@@ -341,11 +347,11 @@ func (api *API) agentOf(caller record.Caller) (agent, session string) {
 }
 
 // tellAgent tells the agent of a branch of a conflict, once.
-func (api *API) tellAgent(c *route.Call) error {
+func (h *radarPages) tellAgent(c *route.Call) error {
 	if err := readForm(c); err != nil {
 		return err
 	}
-	r, err := api.workRepo(c)
+	r, err := h.finder.workRepo(c)
 	if err != nil {
 		return err
 	}
@@ -354,11 +360,11 @@ func (api *API) tellAgent(c *route.Call) error {
 	if !ok || branch != one && branch != other {
 		return route.NewProblem(route.KindInvalid, "no agent works on the branch %.200q", branch)
 	}
-	s, err := api.Workspaces.Changeable(c.R.Context(), c.Who, caller.Slug())
+	s, err := h.workspaces.Changeable(c.R.Context(), c.Who, caller.Slug())
 	if err != nil {
 		return err
 	}
-	rep, err := api.conflicts(c, &Page{}, r.Name(), branch)
+	rep, err := findConflicts(c, h.past, &Page{}, r.Name(), branch)
 	if err != nil {
 		return err
 	}
@@ -372,22 +378,22 @@ func (api *API) tellAgent(c *route.Call) error {
 	x := rep.Conflicts[at]
 	tipOne, tipOther := tips(rep, x)
 	key := tellKey(x, tipOne, tipOther)
-	_, found, err := api.talk().Sent(c.R.Context(), caller, key, toldRuns)
+	_, found, err := h.talk.Sent(c.R.Context(), caller, key, toldRuns)
 	if err != nil {
 		return err
 	}
 	if !found {
-		agent, session := api.agentOf(caller)
+		agent, session := h.agentOf(caller)
 		if agent == "" {
 			return route.NewProblem(route.KindConflict, "no agent is configured that could be told")
 		}
-		_, err = api.talk().Say(c.R.Context(), c.Who, conversation.Saying{Caller: s.Caller, Repo: s.Repository, Agent: agent,
+		_, err = h.talk.Say(c.R.Context(), c.Who, conversation.Saying{Caller: s.Caller, Repo: s.Repository, Agent: agent,
 			Session: session, Prompt: record.Prompt{Key: key, Text: conflictPrompt(x, branch), By: by(c), From: "web"}})
 		if err != nil {
 			return err
 		}
 	}
-	return api.see(c, conflictPath(r.Name(), "", one, other))
+	return see(c, conflictPath(r.Name(), "", one, other))
 }
 
 // conflictPrompt returns the prompt about a conflict for the agent of a branch.

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/evidence"
 	"github.com/ramus-dev/ramus/gateway/live"
@@ -25,32 +26,34 @@ type runData struct {
 	Tournament    *entryTable // nil means none
 }
 
-// namedRun returns the run that the path names, if the person may see it.
-func (api *API) namedRun(c *route.Call) (workspace.Workspace, record.Run, error) {
-	s, _, err := api.Workspaces.Named(c.R.Context(), c.Who, c.R.PathValue("workspace"))
-	if err != nil {
-		return s, record.Run{}, err
-	}
-	r, ok := api.Executor.Find(s.Caller, c.R.PathValue("run"))
-	if !ok || !c.Who.SeesRun(r) {
-		return s, r, route.NotFound("run", c.R.PathValue("run"))
-	}
-	return s, r, nil
+// runPages serves the pages of runs.
+type runPages struct {
+	finder      *finder
+	rows        *rowMaker
+	executor    *executor.Executor
+	evidence    *evidence.API
+	tournaments *tournamentTables
+	now         func() time.Time
 }
 
-func (api *API) runPage(c *route.Call) (*Page, error) {
-	s, r, err := api.namedRun(c)
+func (h *runPages) register(t *table) {
+	t.page("/workspaces/{workspace}/runs/{run}", "A run: steps, output, checks, changes and files", h.runPage)
+	t.form("/workspaces/{workspace}/runs/{run}/{action}", "Stop, retry or answer a run, by its page", h.runAction)
+}
+
+func (h *runPages) runPage(c *route.Call) (*Page, error) {
+	s, r, err := h.finder.namedRun(c)
 	if err != nil {
 		return nil, err
 	}
-	shown, err := api.Evidence.Describe(c, r, api.linksUntil())
+	shown, err := h.evidence.Describe(c, r, linksUntil(h.now()))
 	if err != nil {
 		return nil, err
 	}
-	d := &runData{RunPage: shown, Row: api.runRow(c.R.Context(), c.Who, r), Workspace: s,
+	d := &runData{RunPage: shown, Row: h.rows.runRow(c.R.Context(), c.Who, r), Workspace: s,
 		WorkspacePath: workspacePath(s.ID), Path: runPath(r),
 		MayChange: c.Who.CheckChangeRun(r) == nil, MayAnswer: mayAnswer(c.Who, r)}
-	if d.Tournament, err = api.tournamentOf(c.R.Context(), c.Who, r); err != nil {
+	if d.Tournament, err = h.tournaments.tournamentOf(c.R.Context(), c.Who, r); err != nil {
 		return nil, err
 	}
 	if r.Start != "" && r.Head != "" && r.Start != r.Head {
@@ -68,11 +71,11 @@ func (api *API) runPage(c *route.Call) (*Page, error) {
 }
 
 // runAction stops, retries or answers a run.
-func (api *API) runAction(c *route.Call) error {
+func (h *runPages) runAction(c *route.Call) error {
 	if err := readForm(c); err != nil {
 		return err
 	}
-	_, r, err := api.namedRun(c)
+	_, r, err := h.finder.namedRun(c)
 	if err != nil {
 		return err
 	}
@@ -82,14 +85,14 @@ func (api *API) runAction(c *route.Call) error {
 	ctx, path := c.R.Context(), runPath(r)
 	switch action := c.R.PathValue("action"); action {
 	case "stop":
-		err = api.Executor.Stop(ctx, r.Name(), by(c))
+		err = h.executor.Stop(ctx, r.Name(), by(c))
 	case "retry":
 		var again record.Run
-		if again, err = api.Executor.Retry(ctx, r.Name(), by(c)); err == nil {
+		if again, err = h.executor.Retry(ctx, r.Name(), by(c)); err == nil {
 			path = runPath(again)
 		}
 	case "approve", "reject":
-		_, err = api.Executor.Decide(ctx, r.Name(),
+		_, err = h.executor.Decide(ctx, r.Name(),
 			record.Decision{Step: formText(c, "step", 300), Approved: action == "approve",
 				By: c.Who.Subject, Name: by(c).Name, Comment: formText(c, "comment", 4000)})
 	default:
@@ -101,7 +104,7 @@ func (api *API) runAction(c *route.Call) error {
 	if formText(c, "from", 20) == "dashboard" {
 		path = "/dashboard"
 	}
-	return api.see(c, path)
+	return see(c, path)
 }
 
 // cost returns a price in millionths as text.

@@ -76,13 +76,24 @@ type piece struct {
 	Marked bool
 }
 
+// searchPages serves the search.
+type searchPages struct {
+	servers *servers
+	rows    *rowMaker
+	past    Past
+}
+
+func (h *searchPages) register(t *table) {
+	t.page("/search", "Words in everything that was asked, run and printed", h.searchPage)
+}
+
 // searchPage finds workspaces by name, and words in everything that was asked, run and printed.
-func (api *API) searchPage(c *route.Call) (*Page, error) {
+func (h *searchPages) searchPage(c *route.Call) (*Page, error) {
 	ctx, q := c.R.Context(), c.R.URL.Query()
 	d := &searchData{Query: strings.TrimSpace(q.Get("q")), Kind: q.Get("kind"), Repo: q.Get("repo"), Run: q.Get("run"), Kinds: search.Kinds}
 	p := &Page{Title: "Search", Nav: "search", Template: "search", Data: d}
 	var err error
-	if d.Repos, err = api.repoNames(ctx, c.Who); err != nil {
+	if d.Repos, err = h.servers.listRepoNames(ctx, c.Who); err != nil {
 		return nil, err
 	}
 	if d.Asked = d.Query != ""; !d.Asked {
@@ -91,12 +102,12 @@ func (api *API) searchPage(c *route.Call) (*Page, error) {
 	p.Title = render.OneLine(d.Query, 80) + " · Search"
 	after := q.Get("after")
 	if after == "" && d.Run == "" && d.Kind == "" {
-		list, _, err := api.workspaces(ctx, c.Who, workspace.Filter{Repo: d.Repo, Text: d.Query, Max: shownWorkspaces})
+		list, _, err := h.servers.listWorkspaces(ctx, c.Who, workspace.Filter{Repo: d.Repo, Text: d.Query, Max: shownWorkspaces})
 		if err != nil {
 			return nil, err
 		}
 		for _, s := range list {
-			d.Workspaces = append(d.Workspaces, api.workspaceRow(c, s))
+			d.Workspaces = append(d.Workspaces, h.rows.workspaceRow(c, s))
 		}
 	}
 	ask := past.Search{Words: d.Query, Repo: d.Repo, Run: d.Run, After: after}
@@ -106,7 +117,7 @@ func (api *API) searchPage(c *route.Call) (*Page, error) {
 	if d.Run != "" {
 		ask.Max = search.MaxHits
 	}
-	a, err := api.Past.Search(ctx, c.Who, ask)
+	a, err := h.past.Search(ctx, c.Who, ask)
 	if err != nil {
 		problem := route.AsProblem(err, c.Who)
 		if problem.Kind != route.KindInvalid {
@@ -115,7 +126,7 @@ func (api *API) searchPage(c *route.Call) (*Page, error) {
 		d.Wrong, p.Status = render.ClipClean(strings.TrimPrefix(problem.Detail, search.ErrQuery.Error()+": "), 400), status(true)
 		return p, nil
 	}
-	api.showHits(c, d, a)
+	h.showHits(c, d, a)
 	d.Behind, d.Cut = a.Behind, a.Cut
 	turn := func(run, after string) string {
 		v := url.Values{}
@@ -141,11 +152,11 @@ func (api *API) searchPage(c *route.Call) (*Page, error) {
 }
 
 // showHits groups the hits by run.
-func (api *API) showHits(c *route.Call, d *searchData, a past.Found) {
+func (h *searchPages) showHits(c *route.Call, d *searchData, a past.Found) {
 	words := search.Words(d.Query)
-	for _, h := range a.Hits {
-		if len(d.Runs) == 0 || d.Runs[len(d.Runs)-1].Record.Name() != h.Run {
-			r, ok := a.Runs[h.Run]
+	for _, hit := range a.Hits {
+		if len(d.Runs) == 0 || d.Runs[len(d.Runs)-1].Record.Name() != hit.Run {
+			r, ok := a.Runs[hit.Run]
 			if !ok || !c.Who.SeesRun(r) {
 				continue // it was removed meanwhile
 			}
@@ -153,9 +164,9 @@ func (api *API) showHits(c *route.Call, d *searchData, a past.Found) {
 				By: personName(r.Asker), Badge: runBadge(r), Record: r})
 		}
 		last := &d.Runs[len(d.Runs)-1]
-		if last.Record.Name() == h.Run {
-			last.Lines = append(last.Lines, foundLine{Kind: h.Kind, Path: hitPath(last.Record, h), Note: hitNote(h),
-				Text: markWords(render.Clean(h.Text), words)})
+		if last.Record.Name() == hit.Run {
+			last.Lines = append(last.Lines, foundLine{Kind: hit.Kind, Path: hitPath(last.Record, hit), Note: hitNote(hit),
+				Text: markWords(render.Clean(hit.Text), words)})
 		}
 	}
 }

@@ -3,7 +3,10 @@ package web
 import (
 	"net/http"
 
+	"github.com/ramus-dev/ramus/gateway/credential"
 	"github.com/ramus-dev/ramus/gateway/route"
+	"github.com/ramus-dev/ramus/gateway/share"
+	"github.com/ramus-dev/ramus/gateway/token"
 )
 
 // The cookies of a person's choices for one browser. They hold no secret.
@@ -20,7 +23,20 @@ type settingsData struct {
 	Role                 string
 }
 
-func (api *API) settingsPage(c *route.Call) (*Page, error) {
+// settingsPages serves the settings of a person.
+type settingsPages struct {
+	credentials *credential.API // nil means that there is no page of credentials
+	tokens      *token.API      // nil means that there is no page of tokens
+	shares      *share.API      // nil means that there are no links
+	more        []Settings
+}
+
+func (h *settingsPages) register(t *table) {
+	t.page("/settings", "The settings of a person", h.settingsPage)
+	t.form("/settings/appearance", "Choose theme and density, by the form of the settings", h.saveAppearance)
+}
+
+func (h *settingsPages) settingsPage(c *route.Call) (*Page, error) {
 	d := &settingsData{Theme: chosen(c.R, themeCookie, "light", "dark"), Density: chosen(c.R, densityCookie, "compact"),
 		Keys: chosen(c.R, keysCookie, "off"), Role: "member"}
 	switch {
@@ -29,18 +45,18 @@ func (api *API) settingsPage(c *route.Call) (*Page, error) {
 	case !c.Who.May(route.AccessWrite):
 		d.Role = "viewer"
 	}
-	if api.Credentials != nil {
+	if h.credentials != nil {
 		d.More = append(d.More, Settings{Title: "Credentials", Path: credentialsPath, Icon: "lock",
 			About: "Keys of agents, and secrets for hosts"})
 	}
-	if api.Shares != nil {
+	if h.shares != nil {
 		d.More = append(d.More, Settings{Title: "Links", Path: linksPath, Icon: "branch", About: "What people see without signing in"})
 	}
-	if api.Tokens != nil {
+	if h.tokens != nil {
 		d.More = append(d.More, Settings{Title: "Tokens", Path: tokensPath, Icon: "lock",
 			About: "Access for programs and git"})
 	}
-	for _, s := range api.More {
+	for _, s := range h.more {
 		if !s.Admin || c.Who.Admin() {
 			d.More = append(d.More, s)
 		}
@@ -49,7 +65,7 @@ func (api *API) settingsPage(c *route.Call) (*Page, error) {
 }
 
 // saveAppearance keeps a person's choices in the browser.
-func (api *API) saveAppearance(c *route.Call) error {
+func (h *settingsPages) saveAppearance(c *route.Call) error {
 	if err := readForm(c); err != nil {
 		return err
 	}
@@ -62,5 +78,5 @@ func (api *API) saveAppearance(c *route.Call) error {
 		}
 		http.SetCookie(c.W, k)
 	}
-	return api.see(c, "/settings")
+	return see(c, "/settings")
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/conversation"
 	"github.com/ramus-dev/ramus/gateway/evidence"
@@ -79,12 +80,26 @@ func linkRowOf(l share.Link) linkRow {
 	return row
 }
 
+// linkPages serves the links that a person made for people who do not sign in.
+type linkPages struct {
+	shell      *shell
+	workspaces *workspace.Workspaces
+	shares     *share.API // nil means that there are no links
+}
+
+func (h *linkPages) register(t *table) {
+	t.page(linksPath, "The links that a person made for people who do not sign in", h.linksPage)
+	t.form(linksPath+"/{share}/revoke", "Revoke such a link, by the page of links", h.revokeLink)
+	t.page("/workspaces/{workspace}/share", "The form for a link to a workspace, a run or a moment", h.sharePage)
+	t.form("/workspaces/{workspace}/share", "Make a link for people who do not sign in, by its form", h.shareWorkspace)
+}
+
 // linkRows returns the links that a person may revoke. of limits them to a caller, and is empty for all.
-func (api *API) linkRows(c *route.Call, of string) (rows []linkRow, err error) {
-	if api.Shares == nil {
+func (h *linkPages) linkRows(c *route.Call, of string) (rows []linkRow, err error) {
+	if h.shares == nil {
 		return nil, route.NewProblem(route.KindNotFound, "this server makes no links")
 	}
-	list, err := api.Shares.List(c.R.Context(), c.Who, of)
+	list, err := h.shares.List(c.R.Context(), c.Who, of)
 	for _, l := range list {
 		rows = append(rows, linkRowOf(l))
 	}
@@ -92,7 +107,7 @@ func (api *API) linkRows(c *route.Call, of string) (rows []linkRow, err error) {
 }
 
 // Shares reports whether people can make links for those who do not sign in.
-func (p *Page) Shares() bool { return p.api.Shares != nil && p.api.Shares.Store != nil }
+func (p *Page) Shares() bool { return p.shell.shares }
 
 // LinkRows returns the links that a page lists.
 func (p *Page) LinkRows() []linkRow {
@@ -106,8 +121,8 @@ func (p *Page) LinkRows() []linkRow {
 }
 
 // linksPage shows the links that a person made, and administrators all.
-func (api *API) linksPage(c *route.Call) (*Page, error) {
-	rows, err := api.linkRows(c, "")
+func (h *linkPages) linksPage(c *route.Call) (*Page, error) {
+	rows, err := h.linkRows(c, "")
 	if err != nil {
 		return nil, err
 	}
@@ -115,31 +130,31 @@ func (api *API) linksPage(c *route.Call) (*Page, error) {
 }
 
 // revokeLink revokes a link, by the page of links.
-func (api *API) revokeLink(c *route.Call) error {
-	if api.Shares == nil {
+func (h *linkPages) revokeLink(c *route.Call) error {
+	if h.shares == nil {
 		return route.NewProblem(route.KindNotFound, "this server makes no links")
 	}
-	l, err := api.Shares.Revoke(c.R.Context(), c.Who, c.R.PathValue("share"))
+	l, err := h.shares.Revoke(c.R.Context(), c.Who, c.R.PathValue("share"))
 	if err != nil {
 		return err
 	}
 	if err := c.Audit(share.ActionRevoke, l.Of()); err != nil {
 		return err
 	}
-	return api.see(c, linksPath)
+	return see(c, linksPath)
 }
 
 // sharePage is the form for a link to a run, a moment or the conversation of a workspace.
-func (api *API) sharePage(c *route.Call) (*Page, error) {
+func (h *linkPages) sharePage(c *route.Call) (*Page, error) {
 	q := c.R.URL.Query()
-	return api.shareWith(c, &shareData{Run: q.Get("run"), At: q.Get("at"), Days: strconv.Itoa(share.DefaultDays)})
+	return h.shareWith(c, &shareData{Run: q.Get("run"), At: q.Get("at"), Days: strconv.Itoa(share.DefaultDays)})
 }
 
-func (api *API) shareWith(c *route.Call, d *shareData) (*Page, error) {
-	if api.Shares == nil {
+func (h *linkPages) shareWith(c *route.Call, d *shareData) (*Page, error) {
+	if h.shares == nil {
 		return nil, route.NewProblem(route.KindNotFound, "this server makes no links")
 	}
-	s, st, err := api.Workspaces.Named(c.R.Context(), c.Who, c.R.PathValue("workspace"))
+	s, st, err := h.workspaces.Named(c.R.Context(), c.Who, c.R.PathValue("workspace"))
 	if err != nil {
 		return nil, err
 	}
@@ -154,7 +169,7 @@ func (api *API) shareWith(c *route.Call, d *shareData) (*Page, error) {
 	}
 	row := linkRowOf(share.Link{Record: r})
 	d.What, d.Back = render.OneLine(row.What, 300), row.Path
-	if d.Rows, err = api.linkRows(c, s.Caller.String()); err != nil {
+	if d.Rows, err = h.linkRows(c, s.Caller.String()); err != nil {
 		return nil, err
 	}
 	p := &Page{Title: "Share", Nav: "workspaces", Template: "share", Data: d}
@@ -165,12 +180,12 @@ func (api *API) shareWith(c *route.Call, d *shareData) (*Page, error) {
 }
 
 // shareWorkspace makes a link, by its form.
-func (api *API) shareWorkspace(c *route.Call) error {
+func (h *linkPages) shareWorkspace(c *route.Call) error {
 	if err := readForm(c); err != nil {
 		return err
 	}
 	d := &shareData{Run: formText(c, "run", 200), At: formText(c, "at", 300), Days: formText(c, "days", 4)}
-	s, err := api.Workspaces.Changeable(c.R.Context(), c.Who, c.R.PathValue("workspace"))
+	s, err := h.workspaces.Changeable(c.R.Context(), c.Who, c.R.PathValue("workspace"))
 	if err != nil {
 		return err
 	}
@@ -180,8 +195,8 @@ func (api *API) shareWorkspace(c *route.Call) error {
 	}
 	if w.Days, err = strconv.Atoi(d.Days); err != nil || w.Days < 1 || w.Days > share.MaxDays {
 		d.Wrong = "A link opens for one day to " + strconv.Itoa(share.MaxDays) + "."
-	} else if api.Shares != nil {
-		l, err := api.Shares.Make(c.R.Context(), c.Who, w, c.Address())
+	} else if h.shares != nil {
+		l, err := h.shares.Make(c.R.Context(), c.Who, w, c.Address())
 		if err != nil {
 			return err
 		}
@@ -190,12 +205,12 @@ func (api *API) shareWorkspace(c *route.Call) error {
 		}
 		d.Made = &l
 	}
-	p, err := api.shareWith(c, d)
+	p, err := h.shareWith(c, d)
 	if err != nil {
 		return err
 	}
 	c.W.Header().Set("Cache-Control", "no-store")
-	return api.write(c, p)
+	return h.shell.write(c, p)
 }
 
 // sharedData is the data of the page that a link shows. All texts are clean.
@@ -211,15 +226,35 @@ type sharedData struct {
 	Earlier      string
 }
 
+// sharedPages serves the pages of links to people who do not sign in.
+type sharedPages struct {
+	shell      *shell
+	executor   *executor.Executor
+	workspaces *workspace.Workspaces
+	shares     *share.API // nil means that there are no links
+	evidence   *evidence.API
+	timelines  *timeline.Timelines
+	moments    *momentMaker
+	talk       *talkParts
+}
+
+func (h *sharedPages) register(t *table) {
+	const at = share.Path + "{share}/{token}"
+	t.route(route.Route{Method: "GET", Pattern: at, Access: route.AccessPublic, SecretPath: true, Media: route.MediaHTML,
+		Summary: "The run, the moment or the conversation that a link shares", Handle: h.shared})
+	t.route(route.Route{Method: "GET", Pattern: at + "/files/{name...}", Access: route.AccessPublic, SecretPath: true, Media: route.MediaBytes,
+		Summary: "A picture of the work that a link shares", Handle: h.sharedFile})
+}
+
 // shared shows the thing of a link. It takes no session, and its page leads nowhere else.
-func (api *API) shared(c *route.Call) error {
-	if api.Shares == nil {
+func (h *sharedPages) shared(c *route.Call) error {
+	if h.shares == nil {
 		return route.NotFound("page", c.R.URL.Path)
 	}
 	id, token := c.R.PathValue("share"), c.R.PathValue("token")
 	_, err := c.R.Cookie(openedCookie)
 	isNew := err != nil && c.R.Method == http.MethodGet
-	r, err := api.Shares.Read(id, token, isNew)
+	r, err := h.shares.Read(id, token, isNew)
 	if err != nil {
 		return err
 	}
@@ -227,14 +262,14 @@ func (api *API) shared(c *route.Call) error {
 		http.SetCookie(c.W, &http.Cookie{Name: openedCookie, Value: "1", Path: c.Prefix() + share.Path + url.PathEscape(id) + "/",
 			MaxAge: openedFor, HttpOnly: true, Secure: c.Secure(), SameSite: http.SameSiteLaxMode})
 	}
-	own := api.Address + share.Path + url.PathEscape(id) + "/" + url.PathEscape(token)
+	own := h.shell.address + share.Path + url.PathEscape(id) + "/" + url.PathEscape(token)
 	call := *c
 	call.Who, call.Until = r.Guest(), time.Time{}
 	call.Relink = func(to string) string {
 		_, name, _ := strings.Cut(to, "/files/")
 		return own + "/files/" + (&url.URL{Path: name}).EscapedPath() + "?by=link"
 	}
-	s, _, err := api.Workspaces.Named(c.R.Context(), call.Who, r.Caller.Slug())
+	s, _, err := h.workspaces.Named(c.R.Context(), call.Who, r.Caller.Slug())
 	if err != nil {
 		return endedLink(err, call.Who)
 	}
@@ -242,17 +277,17 @@ func (api *API) shared(c *route.Call) error {
 	p := &Page{Title: "Shared", Template: "shared", Data: d, Bare: true, Layout: layoutWide}
 	switch r.Kind {
 	case share.KindRun:
-		err = api.showSharedRun(&call, p, d, r)
+		err = h.showSharedRun(&call, p, d, r)
 	case share.KindMoment:
-		err = api.showSharedMoment(&call, p, d, r, s)
+		err = h.showSharedMoment(&call, p, d, r, s)
 	default:
-		err = api.showSharedTalk(&call, p, d, r, own)
+		err = h.showSharedTalk(&call, p, d, r, own)
 	}
 	if err != nil {
 		return endedLink(err, call.Who)
 	}
 	c.W.Header().Set("Cache-Control", "no-store")
-	return api.write(&call, p)
+	return h.shell.write(&call, p)
 }
 
 // endedLink hides from guests what is missing.
@@ -264,12 +299,12 @@ func endedLink(err error, who route.Who) error {
 }
 
 // sharedRun returns the run whose files a link has.
-func (api *API) sharedRun(r share.Record) (record.Run, error) {
+func (h *sharedPages) sharedRun(r share.Record) (record.Run, error) {
 	id := r.Run
 	if r.Kind == share.KindMoment {
 		id = runOfMoment(r.Moment)
 	}
-	run, ok := api.Executor.Find(r.Caller, id)
+	run, ok := h.executor.Find(r.Caller, id)
 	if !ok {
 		return run, route.NotFound("run", id)
 	}
@@ -283,12 +318,12 @@ func runOfMoment(tick string) string {
 }
 
 // showSharedRun fills in a run.
-func (api *API) showSharedRun(c *route.Call, p *Page, d *sharedData, r share.Record) error {
-	run, err := api.sharedRun(r)
+func (h *sharedPages) showSharedRun(c *route.Call, p *Page, d *sharedData, r share.Record) error {
+	run, err := h.sharedRun(r)
 	if err != nil {
 		return err
 	}
-	if d.Run, err = api.Evidence.Describe(c, run, time.Time{}); err != nil {
+	if d.Run, err = h.evidence.Describe(c, run, time.Time{}); err != nil {
 		return err
 	}
 	d.Title, d.RunState = d.Run.Title, runBadge(run)
@@ -297,8 +332,8 @@ func (api *API) showSharedRun(c *route.Call, p *Page, d *sharedData, r share.Rec
 }
 
 // sharedTick returns the tick that a link shares.
-func (api *API) sharedTick(c *route.Call, r share.Record) (*timeline.Tick, error) {
-	line, err := api.timelines().Read(c.R.Context(), c.Who, r.Caller, timeline.Window{At: r.Moment, Ticks: 1})
+func (h *sharedPages) sharedTick(c *route.Call, r share.Record) (*timeline.Tick, error) {
+	line, err := h.timelines.Read(c.R.Context(), c.Who, r.Caller, timeline.Window{At: r.Moment, Ticks: 1})
 	if err != nil {
 		return nil, err
 	}
@@ -310,15 +345,15 @@ func (api *API) sharedTick(c *route.Call, r share.Record) (*timeline.Tick, error
 }
 
 // showSharedMoment fills in a tick of a timeline.
-func (api *API) showSharedMoment(c *route.Call, p *Page, d *sharedData, r share.Record, s workspace.Workspace) error {
-	t, err := api.sharedTick(c, r)
+func (h *sharedPages) showSharedMoment(c *route.Call, p *Page, d *sharedData, r share.Record, s workspace.Workspace) error {
+	t, err := h.sharedTick(c, r)
 	if err != nil {
 		return err
 	}
 	shown := &timelineData{Workspace: s, Path: workspacePath(s.ID), query: url.Values{}}
 	shown.setVersus("")
 	shown.Now = &tickShown{tickRow: shown.rowOf(t), ID: t.ID}
-	if err := api.showTick(c, shown, t, ""); err != nil {
+	if err := h.moments.showTick(c, shown, t, ""); err != nil {
 		return err
 	}
 	d.Moment, d.Title = shown.Now, shown.Now.Text
@@ -333,14 +368,14 @@ func (api *API) showSharedMoment(c *route.Call, p *Page, d *sharedData, r share.
 }
 
 // showSharedTalk fills in the end of a conversation, or the part that the parameter before names. own is the path of the link.
-func (api *API) showSharedTalk(c *route.Call, p *Page, d *sharedData, r share.Record, own string) error {
+func (h *sharedPages) showSharedTalk(c *route.Call, p *Page, d *sharedData, r share.Record, own string) error {
 	ctx := c.R.Context()
-	t, err := api.memory.Open(ctx, api.Executor, r.Caller, conversation.Window{Before: c.R.URL.Query().Get("before")})
+	t, err := h.talk.memory.Open(ctx, h.executor, r.Caller, conversation.Window{Before: c.R.URL.Query().Get("before")})
 	if err != nil {
 		return err
 	}
-	m := talkMaker{ctx: ctx, api: api, runs: map[string]record.Run{}}
-	for _, run := range api.Executor.OfCaller(r.Caller) {
+	m := talkMaker{ctx: ctx, parts: h.talk, runs: map[string]record.Run{}}
+	for _, run := range h.executor.OfCaller(r.Caller) {
 		m.runs[run.Name()] = run
 	}
 	d.Title = "Conversation of " + r.Caller.ID()
@@ -354,25 +389,25 @@ func (api *API) showSharedTalk(c *route.Call, p *Page, d *sharedData, r share.Re
 }
 
 // sharedFile sends a picture of the run that a link shows.
-func (api *API) sharedFile(c *route.Call) error {
-	if api.Shares == nil {
+func (h *sharedPages) sharedFile(c *route.Call) error {
+	if h.shares == nil {
 		return route.NotFound("page", c.R.URL.Path)
 	}
-	r, err := api.Shares.Read(c.R.PathValue("share"), c.R.PathValue("token"), false)
+	r, err := h.shares.Read(c.R.PathValue("share"), c.R.PathValue("token"), false)
 	if err != nil {
 		return err
 	}
 	if r.Kind == share.KindConversation {
 		return route.NotFound("file", c.R.PathValue("name"))
 	}
-	run, err := api.sharedRun(r)
+	run, err := h.sharedRun(r)
 	if err != nil {
 		return endedLink(err, r.Guest())
 	}
 	call := *c
 	call.Who = r.Guest()
 	if r.Kind == share.KindMoment { // the run may have pictures of other moments
-		t, err := api.sharedTick(&call, r)
+		t, err := h.sharedTick(&call, r)
 		if err != nil {
 			return endedLink(err, r.Guest())
 		}
@@ -380,16 +415,5 @@ func (api *API) sharedFile(c *route.Call) error {
 			return route.NotFound("file", c.R.PathValue("name"))
 		}
 	}
-	return api.Evidence.SendPicture(&call, run, c.R.PathValue("name"))
-}
-
-// sharedRoutes returns the routes of links, and of their forms.
-func (api *API) sharedRoutes() []route.Route {
-	const at = share.Path + "{share}/{token}"
-	return []route.Route{
-		{Method: "GET", Pattern: at, Access: route.AccessPublic, SecretPath: true, Media: route.MediaHTML, Handle: api.shared,
-			Summary: "The run, the moment or the conversation that a link shares"},
-		{Method: "GET", Pattern: at + "/files/{name...}", Access: route.AccessPublic, SecretPath: true, Media: route.MediaBytes,
-			Handle: api.sharedFile, Summary: "A picture of the work that a link shares"},
-	}
+	return h.evidence.SendPicture(&call, run, c.R.PathValue("name"))
 }

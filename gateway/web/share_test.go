@@ -243,10 +243,9 @@ func TestShare(t *testing.T) {
 
 // TestShareMoment shares one command of a timeline, and shows none of the others.
 func TestShareMoment(t *testing.T) {
-	w := talker(t, "")
 	now, private := time.Now().Truncate(time.Second), record.Caller{}
 	change, shares := sharing(t, &now, &private)
-	change(w.api)
+	w := talker(t, "", change)
 	w.run("otter", record.Request{Command: &record.Command{Shell: "echo before-it >first.txt"}})
 	w.run("otter", record.Request{Command: &record.Command{Shell: "echo 'the <b>line</b>' | tee second.txt; exit 3"}})
 	w.run("otter", record.Request{Command: &record.Command{Shell: "echo after-it >third.txt"}})

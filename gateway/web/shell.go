@@ -15,6 +15,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/live"
 	"github.com/ramus-dev/ramus/gateway/page"
 	"github.com/ramus-dev/ramus/gateway/route"
+	"github.com/ramus-dev/ramus/internal/redact"
 )
 
 //go:embed pages
@@ -60,7 +61,7 @@ type Page struct {
 	// Needs is the number of things that wait for the person, and NeedsTitle whether the title shows it.
 	Needs int
 
-	api       *API
+	shell     *shell
 	call      *route.Call
 	nonce     string
 	wrong     *uploadProblem // of the form of files, or nil
@@ -104,7 +105,7 @@ func (p *Page) FullTitle() string {
 
 // At returns the path and query of the page if open tabs follow it, and "" otherwise.
 func (p *Page) At() string {
-	if len(p.Topics) == 0 || p.api.NoScript || p.api.Live == nil {
+	if len(p.Topics) == 0 || !p.shell.follow {
 		return ""
 	}
 	if p.Follow != "" {
@@ -114,14 +115,14 @@ func (p *Page) At() string {
 }
 
 // Href returns a link to a path of this server.
-func (p *Page) Href(path string) string { return p.api.Address + path }
+func (p *Page) Href(path string) string { return p.shell.address + path }
 
 // Asset returns the path of a file that pages load, and "" if the build has none.
 func (p *Page) Asset(name string) string {
-	if p.api.NoScript && strings.HasSuffix(name, ".js") {
+	if p.shell.noScript && strings.HasSuffix(name, ".js") {
 		return ""
 	}
-	return p.api.Assets.path(p.api.Address, name)
+	return p.shell.assets.path(p.shell.address, name)
 }
 
 // Nonce returns what admits style elements on this page alone, for a script that makes them. A page whose template does not ask for it admits
@@ -135,10 +136,10 @@ func (p *Page) Nonce() string {
 
 // Incomplete returns how to build the parts that this build lacks, and "" if it lacks none.
 func (p *Page) Incomplete() string {
-	if p.api.NoScript {
+	if p.shell.noScript {
 		return ""
 	}
-	return p.api.Assets.incomplete
+	return p.shell.assets.incomplete
 }
 
 // endsSoon is how long before the end of a session its pages say so.
@@ -159,7 +160,7 @@ func (p *Page) SessionEnd() *SessionEnd {
 	if a == nil || a.Ends.IsZero() {
 		return nil
 	}
-	left := a.Ends.Sub(p.api.Now())
+	left := a.Ends.Sub(p.shell.now())
 	back := url.Values{"again": {"1"}, route.BackParameter: {p.call.R.URL.RequestURI()}}
 	return &SessionEnd{At: a.Ends, Left: max(0, int(left/time.Second)), Soon: int(endsSoon / time.Second), Now: left <= endsSoon,
 		Path: p.Href("/auth?" + back.Encode())}
@@ -169,7 +170,7 @@ func (p *Page) SessionEnd() *SessionEnd {
 func (p *Page) SignIn() string { return p.Href(route.SignInLink(p.call.R.URL.RequestURI(), false)) }
 
 // SignOut returns the path of the form that signs out, and "" if nobody can.
-func (p *Page) SignOut() string { return p.api.SignOut }
+func (p *Page) SignOut() string { return p.shell.signOut }
 
 // Theme returns the theme that the person chose, and "" for that of the system.
 func (p *Page) Theme() string { return chosen(p.call.R, themeCookie, "light", "dark") }
@@ -231,7 +232,7 @@ func (p *Page) Bar() []NavEntry {
 func (p *Page) Lack() template.HTML { return p.lack }
 
 // Several reports whether the installation has several servers.
-func (p *Page) Several() bool { return !p.api.Desk.Alone() }
+func (p *Page) Several() bool { return p.shell.several }
 
 // Body returns the content of the page.
 func (p *Page) Body() template.HTML { return p.body }
@@ -243,7 +244,7 @@ func (p *Page) Live(in, name, key string, data any) (template.HTML, error) {
 	if err := p.templates().ExecuteTemplate(&b, name, fragmentData{p, data}); err != nil {
 		return "", err
 	}
-	html := strings.TrimSpace(p.api.Secrets.String(b.String()))
+	html := strings.TrimSpace(p.shell.secrets.String(b.String()))
 	tag, rest, ok := cutTag(html)
 	if !ok {
 		return "", fmt.Errorf("the fragment %s is not an element", name)
@@ -282,9 +283,29 @@ func (p *Page) templates() *template.Template {
 	return pages()
 }
 
+// shell is the frame of all pages.
+type shell struct {
+	address string // below which people reach the server
+	assets  *Assets
+	secrets *redact.Secrets // which are removed from pages
+	signOut string          // the path of the form that signs out, or empty
+	now     func() time.Time
+
+	noScript bool // leave out all scripts
+	follow   bool // open tabs follow their pages
+	several  bool // the installation has several servers
+	exports  bool // there are pages of exports
+	shares   bool // there are links for people who do not sign in
+}
+
+func (sh *shell) register(t *table) {
+	t.route(route.Route{Method: "GET", Pattern: assetsPath + "{file}", Access: route.AccessPublic, Summary: "Style sheets and scripts of pages",
+		Media: route.MediaBytes, Handle: sh.asset})
+}
+
 // fill makes the content of a page.
-func (api *API) fill(c *route.Call, p *Page) (string, error) {
-	p.api, p.call = api, c
+func (sh *shell) fill(c *route.Call, p *Page) (string, error) {
+	p.shell, p.call = sh, c
 	if c.Who.Stranger() {
 		p.Bare, p.Layout = true, cmp.Or(p.Layout, layoutWide)
 	}
@@ -303,8 +324,8 @@ func (api *API) fill(c *route.Call, p *Page) (string, error) {
 }
 
 // write answers with a page. The page is complete before its first byte is sent.
-func (api *API) write(c *route.Call, p *Page) error {
-	if _, err := api.fill(c, p); err != nil {
+func (sh *shell) write(c *route.Call, p *Page) error {
+	if _, err := sh.fill(c, p); err != nil {
 		return err
 	}
 	var b strings.Builder
@@ -318,16 +339,10 @@ func (api *API) write(c *route.Call, p *Page) error {
 	if p.nonce != "" {
 		h.Set("Cache-Control", "private, no-store") // each answer has a nonce of its own
 	}
-	setHeaders(h, api.NoScript || p.Asset("app.js") == "", p.nonce)
+	setHeaders(h, sh.noScript || p.Asset("app.js") == "", p.nonce)
 	c.W.WriteHeader(max(p.Status, http.StatusOK))
 	_, err := c.W.Write([]byte(b.String()))
 	return err
-}
-
-// Reply answers with a page of another package, in the shell.
-func (api *API) Reply(c *route.Call, p *Page) error {
-	api.setUp()
-	return api.write(c, p)
 }
 
 // NewTemplates returns a set of templates for the pages of another package. It has the templates and functions of this one.

@@ -4,6 +4,7 @@ import (
 	"html/template"
 	"slices"
 
+	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gateway/workspace"
@@ -21,7 +22,10 @@ const noTerminal = "This program was built without the terminal, so commands are
 
 // shellPane shows the terminals of a workspace. Without scripts, and in a build without the terminal, it runs commands by
 // a form, one after another.
-type shellPane struct{ api *API }
+type shellPane struct {
+	shell    *shell
+	executor *executor.Executor
+}
 
 func (shellPane) Name() string  { return paneShell }
 func (shellPane) Title() string { return "Shell" }
@@ -35,12 +39,12 @@ type shellRows struct {
 }
 
 func (p shellPane) Show(c *route.Call, page *Page, s workspace.Workspace) (template.HTML, error) {
-	runs := slices.DeleteFunc(slices.Clone(p.api.Executor.OfCaller(s.Caller)), func(r record.Run) bool {
+	runs := slices.DeleteFunc(slices.Clone(p.executor.OfCaller(s.Caller)), func(r record.Run) bool {
 		return r.Exec == nil || r.Exec.Shell == workspace.BootCommand
 	})
 	rows := shellRows{Script: page.Asset(termScript)}
 	for _, r := range runs[max(0, len(runs)-maxCommands):] {
-		row, err := p.api.commandRow(c.R.Context(), r)
+		row, err := p.commandRow(c.R.Context(), r)
 		if err != nil {
 			return "", err
 		}
@@ -50,10 +54,10 @@ func (p shellPane) Show(c *route.Call, page *Page, s workspace.Workspace) (templ
 	switch {
 	case rows.Script != "":
 		page.Sheets = append(page.Sheets, termSheet)
-	case slices.Contains(p.api.Assets.missing, termScript) && !p.api.NoScript:
+	case slices.Contains(p.shell.assets.missing, termScript) && !p.shell.noScript:
 		note = noTerminal
 	}
-	return p.api.showPane(c, page, s, "pane_shell", rows, note)
+	return showPane(c, page, s, "pane_shell", p.executor.AgentNames(), rows, note)
 }
 
 // termKey is a key that phones lack.

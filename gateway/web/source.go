@@ -13,8 +13,10 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/provenance"
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/gateway/lookup"
 	"github.com/ramus-dev/ramus/gateway/markup"
 	"github.com/ramus-dev/ramus/gateway/past"
 	"github.com/ramus-dev/ramus/gateway/render"
@@ -95,16 +97,30 @@ func sourcePath(repo, page string, values url.Values) string {
 	return repoPath(repo) + "/" + page + "?" + values.Encode()
 }
 
+// sourcePages serves the files and commits of repositories.
+type sourcePages struct {
+	finder   *finder
+	rows     *rowMaker
+	executor *executor.Executor
+	find     *lookup.Lookup
+	past     Past
+}
+
+func (h *sourcePages) register(t *table) {
+	t.strangerPage("/repos/{repo}/files", "A folder or a file of a repository, and where its lines come from", h.sourcePage)
+	t.strangerPage("/repos/{repo}/log", "The commits of a repository, or of one of its files", h.logPage)
+}
+
 // openSource finds the repository and the commit that the parameter at names, with the rights of the person. The commit is empty if the base
 // has none.
-func (api *API) openSource(c *route.Call) (*gitd.Repo, *sourceData, error) {
-	r, err := api.workRepo(c)
+func (h *sourcePages) openSource(c *route.Call) (*gitd.Repo, *sourceData, error) {
+	r, err := h.finder.workRepo(c)
 	if err != nil {
 		return nil, nil, err
 	}
 	q := c.R.URL.Query()
 	d := &sourceData{Repo: r.Name(), RepoPath: repoPath(r.Name()), At: q.Get("at"), Path: strings.Trim(q.Get("path"), "/")}
-	rev, err := api.Find.Revision(c.R.Context(), c.Who, r, d.At)
+	rev, err := h.find.Revision(c.R.Context(), c.Who, r, d.At)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -133,8 +149,8 @@ func (api *API) openSource(c *route.Call) (*gitd.Repo, *sourceData, error) {
 }
 
 // sourcePage shows a folder or a file of a repository. With the parameter why, lines have the commands that they come from.
-func (api *API) sourcePage(c *route.Call) (*Page, error) {
-	r, d, err := api.openSource(c)
+func (h *sourcePages) sourcePage(c *route.Call) (*Page, error) {
+	r, d, err := h.openSource(c)
 	if err != nil {
 		return nil, err
 	}
@@ -168,7 +184,7 @@ func (api *API) sourcePage(c *route.Call) (*Page, error) {
 			d.Note = "A submodule, at the commit " + string(e.Hash) + "."
 			return p, nil
 		}
-		return p, api.showSource(c, r, d, e)
+		return p, h.showSource(c, r, d, e)
 	}
 	return nil, route.NotFound("file", d.Path)
 }
@@ -202,7 +218,7 @@ func showFolder(ctx context.Context, r *gitd.Repo, d *sourceData) error {
 }
 
 // showSource fills in the lines of a file.
-func (api *API) showSource(c *route.Call, r *gitd.Repo, d *sourceData, e gitd.TreeEntry) error {
+func (h *sourcePages) showSource(c *route.Call, r *gitd.Repo, d *sourceData, e gitd.TreeEntry) error {
 	ctx, q := c.R.Context(), c.R.URL.Query()
 	if e.Size > maxSource {
 		d.Note = "The file is too large for a page. Clone the repository to read it."
@@ -252,7 +268,7 @@ func (api *API) showSource(c *route.Call, r *gitd.Repo, d *sourceData, e gitd.Tr
 	}
 	d.Blocks = []sourceBlock{block}
 	if d.Explained {
-		return api.explainSource(c, d, from, to)
+		return h.explainSource(c, d, from, to)
 	}
 	return nil
 }
@@ -280,10 +296,10 @@ func linesOf(source, file string, from, to int) (lines []sourceLine) {
 }
 
 // explainSource divides the lines of a file by their causes.
-func (api *API) explainSource(c *route.Call, d *sourceData, from, to int) error {
+func (h *sourcePages) explainSource(c *route.Call, d *sourceData, from, to int) error {
 	ctx, cancel := context.WithTimeout(c.R.Context(), explainedWithin)
 	defer cancel()
-	a, err := api.Past.Why(ctx, c.Who, past.Why{Of: string(d.Commit), Repo: d.Repo, Path: d.Path, Line: from, To: to, Brief: true})
+	a, err := h.past.Why(ctx, c.Who, past.Why{Of: string(d.Commit), Repo: d.Repo, Path: d.Path, Line: from, To: to, Brief: true})
 	if err != nil {
 		if ctx.Err() != nil && c.R.Context().Err() == nil {
 			d.Note = "git took too long to find where the lines come from."
@@ -342,8 +358,8 @@ func causeRowOf(c provenance.Cause, stranger bool) *causeRow {
 }
 
 // logPage shows the commits of a repository, or of one of its files or folders, the newest first.
-func (api *API) logPage(c *route.Call) (*Page, error) {
-	r, d, err := api.openSource(c)
+func (h *sourcePages) logPage(c *route.Call) (*Page, error) {
+	r, d, err := h.openSource(c)
 	if err != nil {
 		return nil, err
 	}
@@ -381,11 +397,11 @@ func (api *API) logPage(c *route.Call) (*Page, error) {
 		row := commitRow{Commit: x, Files: sourcePath(d.Repo, "files", url.Values{"at": {string(x.Hash)}, "path": {d.Path}})}
 		if caller, err := record.ParseCaller(x.Trailer(record.TrailerCaller)); err == nil {
 			// Anybody can write a trailer. The link is shown if there is such a run that the person sees.
-			if run, ok := api.Executor.Find(caller, x.Trailer(record.TrailerRun)); ok && run.Repo == d.Repo && c.Who.SeesRun(run) &&
+			if run, ok := h.executor.Find(caller, x.Trailer(record.TrailerRun)); ok && run.Repo == d.Repo && c.Who.SeesRun(run) &&
 				!c.Who.Stranger() {
 				row.Run, row.RunPath = run.Caller.String(), runPath(run)
 				if run.Head == x.Hash {
-					row.Verdict = api.verdictAt(c.R.Context(), run, x.Hash)
+					row.Verdict = h.rows.verdictAt(c.R.Context(), run, x.Hash)
 				}
 			}
 		}

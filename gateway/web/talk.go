@@ -5,9 +5,6 @@ import (
 	"context"
 	"fmt"
 	"html/template"
-	"io"
-	"mime"
-	"net/http"
 	"net/url"
 	"path"
 	"slices"
@@ -15,14 +12,17 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/acp"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/conversation"
+	"github.com/ramus-dev/ramus/gateway/evidence"
 	"github.com/ramus-dev/ramus/gateway/live"
 	"github.com/ramus-dev/ramus/gateway/markup"
 	"github.com/ramus-dev/ramus/gateway/render"
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gateway/workspace"
+	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/text"
 )
 
@@ -34,7 +34,13 @@ const (
 )
 
 // talkPane shows the conversation of a workspace.
-type talkPane struct{ api *API }
+type talkPane struct {
+	parts    *talkParts
+	executor *executor.Executor
+	talk     *conversation.Talk
+	live     *live.API     // nil means that pages are not kept up to date
+	budget   func() Budget // nil means that runs have no bounds
+}
 
 func (talkPane) Name() string  { return paneChat }
 func (talkPane) Title() string { return "Conversation" }
@@ -151,10 +157,10 @@ func (row talkRow) Anchor() string { return questionID(row.ID) }
 func (p talkPane) Show(c *route.Call, page *Page, s workspace.Workspace) (template.HTML, error) {
 	ctx, q := c.R.Context(), c.R.URL.Query()
 	d := talkData{Page: page, Path: workspacePath(s.ID), MayChange: c.Who.CheckChange(s.Repository, s.Branch) == nil,
-		Agents:  p.api.Executor.AgentNames(),
+		Agents:  p.executor.AgentNames(),
 		Session: q.Get("session"), Key: record.NewToken() + record.NewToken(), Entry: q.Get("entry")}
 	d.ReadKey = d.Path + " " + d.Session
-	sessions, err := p.api.talk().Sessions(ctx, s.Caller)
+	sessions, err := p.talk.Sessions(ctx, s.Caller)
 	if err != nil {
 		return "", err
 	}
@@ -173,7 +179,7 @@ func (p talkPane) Show(c *route.Call, page *Page, s workspace.Workspace) (templa
 		if tab.Current {
 			w.Agent, w.Session = one.Agent, one.Label
 		}
-		if d.MayChange && p.api.Names != nil && (tab.Current || len(sessions) == 1) {
+		if d.MayChange && p.talk.Names != nil && (tab.Current || len(sessions) == 1) {
 			d.Naming = &sessionNaming{Path: page.Href(d.Path) + "/sessions/" + url.PathEscape(one.ID) + "/name",
 				Name: one.Name, Label: label, Back: d.Session, Among: len(sessions) > 1}
 			if wrong := page.misnamed; wrong != nil && wrong.session == one.ID {
@@ -187,28 +193,16 @@ func (p talkPane) Show(c *route.Call, page *Page, s workspace.Workspace) (templa
 	if d.Agent == "" && len(d.Agents) > 0 {
 		d.Agent = d.Agents[0]
 	}
-	t, err := p.api.memory.Open(ctx, p.api.Executor, s.Caller, w)
+	t, err := p.parts.memory.Open(ctx, p.executor, s.Caller, w)
 	if err != nil {
 		return "", err
 	}
-	p.api.talkRows(ctx, &d, s, t)
+	p.talkRows(ctx, &d, s, t)
 	var b strings.Builder
 	if err := pages().ExecuteTemplate(&b, "pane_talk", d); err != nil {
 		return "", err
 	}
 	return template.HTML(b.String()), nil
-}
-
-// talk speaks to agents.
-func (api *API) talk() *conversation.Talk {
-	return &conversation.Talk{Executor: api.Executor, Prompts: &api.Executor.Prompts, Find: api.Find, Names: api.Names, Named: api.Named}
-}
-
-// Named updates the open pages of a caller, after the name of one of its sessions has changed.
-func (api *API) Named(c record.Caller) {
-	if api.Live != nil {
-		api.Live.Hub.Wake(live.CallerTopic(c))
-	}
 }
 
 // sessionName returns the name of a session for people, or its label.
@@ -221,12 +215,12 @@ func sessionName(s conversation.Session) string {
 }
 
 // talkRows makes the rows of a transcript.
-func (api *API) talkRows(ctx context.Context, d *talkData, s workspace.Workspace, t conversation.Transcript) {
-	base := api.Address + d.Path
+func (p talkPane) talkRows(ctx context.Context, d *talkData, s workspace.Workspace, t conversation.Transcript) {
+	base := p.parts.address + d.Path
 	q := d.Page.call.R.URL.Query()
-	m := talkMaker{ctx: ctx, api: api, path: base, may: d.MayChange, subject: d.Page.call.Who.Subject,
+	m := talkMaker{ctx: ctx, parts: p.parts, path: base, may: d.MayChange, subject: d.Page.call.Who.Subject,
 		runs: map[string]record.Run{}}
-	for _, r := range api.Executor.OfCaller(s.Caller) {
+	for _, r := range p.executor.OfCaller(s.Caller) {
 		m.runs[r.Name()] = r
 	}
 	full := false
@@ -252,7 +246,7 @@ func (api *API) talkRows(ctx context.Context, d *talkData, s workspace.Workspace
 		d.Later = link("after", t.After)
 	}
 	d.Status = talkStatus{Path: base, MayChange: d.MayChange}
-	d.Present = api.present(d.Page.Who(), s)
+	d.Present = present(p.live, d.Page.Who(), s)
 	live := t.Live
 	if live == nil {
 		d.Again = m.again(t)
@@ -260,9 +254,9 @@ func (api *API) talkRows(ctx context.Context, d *talkData, s workspace.Workspace
 	}
 	r := m.runs[live.Run]
 	d.Status.Live, d.Status.Run = true, live.Run
-	d.Status.InTurn, d.Status.Steers = api.Executor.Prompts.InTurn(r), api.Executor.Prompts.CanSteer(r)
+	d.Status.InTurn, d.Status.Steers = p.executor.Prompts.InTurn(r), p.executor.Prompts.CanSteer(r)
 	d.Status.Words = m.doing(t)
-	d.Status.spent(live.Usage, estimated(t, live.Run), api.budget())
+	d.Status.spent(live.Usage, estimated(t, live.Run), p.bounds())
 	for _, turn := range t.Turns {
 		for _, e := range turn.Entries {
 			switch {
@@ -287,12 +281,12 @@ func estimated(t conversation.Transcript, run string) bool {
 	return slices.ContainsFunc(t.Turns, func(turn *conversation.Turn) bool { return turn.Run == run && turn.Capsule.Estimated })
 }
 
-// budget returns the bounds of one run.
-func (api *API) budget() Budget {
-	if api.Budget == nil {
+// bounds returns the bounds of one run.
+func (p talkPane) bounds() Budget {
+	if p.budget == nil {
 		return Budget{}
 	}
-	return api.Budget()
+	return p.budget()
 }
 
 // spent sets the cost of the run, and how much of its budget that is. Without a bound of the cost, the tokens count if they have one.
@@ -325,10 +319,21 @@ func cleanPlan(plan []acp.PlanItem) []acp.PlanItem {
 	return list
 }
 
+// talkParts has the parts that the rows of all conversations need.
+type talkParts struct {
+	address  string
+	git      *gitd.Server
+	evidence *evidence.API
+	rows     *rowMaker
+	now      func() time.Time
+	memory   conversation.Memory
+	sizes    commitSizes
+}
+
 // talkMaker makes rows of entries.
 type talkMaker struct {
 	ctx     context.Context // of the request that the rows are made for
-	api     *API
+	parts   *talkParts
 	path    string
 	may     bool   // the person may change the workspace
 	subject string // of the person
@@ -428,7 +433,7 @@ func (m *talkMaker) entry(t *conversation.Turn, e *conversation.Entry) []talkRow
 		Text: render.ClipClean(e.Text, maxTalkText), Path: m.path, Run: t.Run, Step: e.Step, MayChange: m.may}
 	r, known := m.runs[t.Run]
 	if known {
-		row.Link = m.api.Address + runPath(r)
+		row.Link = m.parts.address + runPath(r)
 	}
 	if e.Commit != "" {
 		row.Commit = render.ShortHash(e.Commit)
@@ -459,7 +464,7 @@ func (m *talkMaker) entry(t *conversation.Turn, e *conversation.Entry) []talkRow
 		row.Src = m.src("entry", e.ID)
 		row.command(e, m.whole)
 	case conversation.KindEnd:
-		if v := m.api.verdictOf(m.ctx, m.runs[t.Run]); v != "" && v != record.VerdictNone {
+		if v := m.parts.rows.verdictOf(m.ctx, m.runs[t.Run]); v != "" && v != record.VerdictNone {
 			b := verdictBadge(v)
 			row.Verdict = &b
 		}
@@ -497,7 +502,7 @@ func (m *talkMaker) entry(t *conversation.Turn, e *conversation.Entry) []talkRow
 
 // words returns the rows of words of an agent, one for each block.
 func (m *talkMaker) words(t *conversation.Turn, e *conversation.Entry) (rows []talkRow) {
-	closed, open := m.api.memory.Blocks(m.runs[t.Run], e)
+	closed, open := m.parts.memory.Blocks(m.runs[t.Run], e)
 	cut := 0
 	if !m.whole && len(closed) > maxBlocks {
 		cut = (len(closed) - maxBlocks/2) / (maxBlocks / 4) * (maxBlocks / 4)
@@ -600,261 +605,5 @@ func (row *talkRow) command(e *conversation.Entry, whole bool) {
 	}
 }
 
-// talkRoutes returns the routes of the forms of conversations.
-func (api *API) talkRoutes() []route.Route {
-	return []route.Route{
-		{Method: "POST", Pattern: "/workspaces/{workspace}/say", Access: api.Write,
-			Summary: "Say something to the agent of a workspace, by its page",
-			Media:   route.MediaHTML, Body: talkBody, Handle: api.sayPrompt},
-		{Method: "POST", Pattern: "/workspaces/{workspace}/talk/{action}", Access: api.Write, Media: route.MediaHTML,
-			Body: formBody, Handle: api.talkAction,
-			Summary: "Answer a question, change the prompts that wait, or stop the agent, by the page of a workspace"},
-		{Method: "POST", Pattern: "/workspaces/{workspace}/sessions/{session}/name", Access: api.Write,
-			Media: route.MediaHTML, Body: formBody, Handle: api.nameSession,
-			Summary: "Name a session with an agent, by the page of a workspace"},
-		{Method: "GET", Pattern: "/workspaces/{workspace}/steps", Access: api.Access, Media: route.MediaHTML,
-			Summary: "The steps of a turn, or the whole of one entry, of the conversation of a workspace",
-			Handle:  api.page(api.stepsPage)},
-		{Method: "GET", Pattern: "/workspaces/{workspace}/runs/{run}/prompts/{key}/{name}", Access: api.Access,
-			Summary: "A file that came with a prompt",
-			Media:   route.MediaBytes, Handle: api.promptFile},
-	}
-}
-
-// sayPrompt says something in a session. The agent at work hears it, or a new run begins.
-func (api *API) sayPrompt(c *route.Call) error {
-	if err := readForm(c); err != nil {
-		return err
-	}
-	s, err := api.Workspaces.Changeable(c.R.Context(), c.Who, c.R.PathValue("workspace"))
-	if err != nil {
-		return err
-	}
-	p := record.Prompt{Key: formText(c, "key", 100), Text: formText(c, "prompt", 1<<20),
-		Now: c.R.PostFormValue("now") != "", By: by(c), From: "web"}
-	if p.Files, err = formFiles(c); err != nil {
-		return err
-	}
-	if p.Text == "" && len(p.Files) > 0 {
-		p.Text = "See the files."
-	}
-	if p.Text == "" {
-		return route.NewProblem(route.KindInvalid, "the message is empty")
-	}
-	agent, label := formText(c, "agent", 100), formText(c, "session", 200)
-	if fresh := formText(c, "new-session", 200); fresh != "" {
-		label = fresh
-	}
-	if _, err := api.talk().Say(c.R.Context(), c.Who, conversation.Saying{Caller: s.Caller, Repo: s.Repository,
-		Agent: agent, Session: label, Prompt: p}); err != nil {
-		return err
-	}
-	return api.see(c, workspacePath(s.ID)+"?pane="+paneChat)
-}
-
-// formFiles returns the files of a form, as they are kept.
-func formFiles(c *route.Call) (list []record.Attachment, err error) {
-	if c.R.MultipartForm == nil {
-		return nil, nil
-	}
-	total := 0
-	for _, h := range c.R.MultipartForm.File["files"] {
-		if h.Size == 0 && h.Filename == "" {
-			continue
-		}
-		if len(list) == conversation.MaxFiles {
-			return nil, route.NewProblem(route.KindTooLarge, "a message has at most %d files", conversation.MaxFiles)
-		}
-		f, err := h.Open()
-		if err != nil {
-			return nil, err
-		}
-		content, err := io.ReadAll(io.LimitReader(f, conversation.MaxUpload+1))
-		f.Close()
-		if err != nil {
-			return nil, err
-		}
-		if total += len(content); total > conversation.MaxUpload {
-			return nil, route.NewProblem(route.KindTooLarge, "the files have more than %d MiB together",
-				conversation.MaxUpload>>20)
-		}
-		kept, err := conversation.Attach(content)
-		if err != nil {
-			return nil, route.NewProblem(route.KindInvalid, "cannot take the file %.100q: %v", h.Filename, err)
-		}
-		list = append(list, record.Attachment{Name: h.Filename, Type: conversation.Picture(kept), Content: kept})
-	}
-	return list, nil
-}
-
-// talkAction carries out one of the smaller forms of a conversation.
-func (api *API) talkAction(c *route.Call) error {
-	if err := readForm(c); err != nil {
-		return err
-	}
-	ctx := c.R.Context()
-	s, err := api.Workspaces.Changeable(ctx, c.Who, c.R.PathValue("workspace"))
-	if err != nil {
-		return err
-	}
-	run, key := formText(c, "run", 300), formText(c, "key", 300)
-	r, err := api.Find.Run(ctx, c.Who, run)
-	if err == nil && r.Caller != s.Caller {
-		err = route.NotFound("run", run)
-	}
-	if err != nil {
-		return err
-	}
-	switch action := c.R.PathValue("action"); action {
-	case "answer":
-		d := record.Decision{Step: formText(c, "step", 300), By: c.Who.Subject, Name: by(c).Name, Option: c.R.PostFormValue("option"),
-			Comment: formText(c, "comment", 4000)}
-		if d.Option == "" {
-			d.Approved = c.R.PostFormValue("answer") == "approve"
-		}
-		_, err = api.Executor.Decide(ctx, r.Name(), d)
-	case "unsay":
-		_, err = api.Executor.Prompts.Unsay(ctx, r.Name(), key, by(c))
-	case "resay":
-		err = api.Executor.Prompts.Resay(ctx, r.Name(), key, formText(c, "text", 1<<20), by(c))
-	case "first":
-		err = api.first(c, r, key)
-	case "again":
-		err = api.sayAgain(c, s, r)
-	case "stop-turn":
-		var back []record.Prompt
-		if back, err = api.Executor.Prompts.StopTurn(ctx, r.Name(), by(c)); err == nil && len(back) > 0 {
-			return api.giveBack(c, s, back)
-		}
-	case "stop":
-		err = api.Executor.Stop(ctx, r.Name(), by(c))
-	default:
-		return route.NotFound("action", action)
-	}
-	return api.orSee(c, err, s)
-}
-
-// nameSession names a session, and shows it.
-func (api *API) nameSession(c *route.Call) error {
-	if err := readForm(c); err != nil {
-		return err
-	}
-	s, err := api.Workspaces.Changeable(c.R.Context(), c.Who, c.R.PathValue("workspace"))
-	if err != nil {
-		return err
-	}
-	to := url.Values{"pane": {paneChat}}
-	if back := formText(c, "back", 300); back != "" {
-		to.Set("session", back)
-	}
-	session, name := c.R.PathValue("session"), formText(c, "name", 4000)
-	if _, err := api.talk().Rename(c.R.Context(), s.Caller, session, name, by(c)); err != nil {
-		return api.refuseName(c, s, to, nameProblem{session: session, name: name}, err)
-	}
-	return api.see(c, workspacePath(s.ID)+"?"+to.Encode())
-}
-
-// refuseName answers with the page of the workspace, with the mistake next to the field of the name.
-func (api *API) refuseName(c *route.Call, s workspace.Workspace, to url.Values, wrong nameProblem, err error) error {
-	p := route.AsProblem(err, c.Who)
-	if p.Kind != route.KindInvalid && p.Kind != route.KindExists && p.Kind != route.KindTooLarge {
-		return err
-	}
-	wrong.wrong, _ = fieldProblem(err, c.Who)
-	call := *c
-	call.R = c.R.Clone(c.R.Context())
-	call.R.Method = http.MethodGet
-	call.R.URL = &url.URL{Path: c.Prefix() + workspacePath(s.ID), RawQuery: to.Encode()}
-	page, err := api.workspacePageWith(&call, func(p *Page) { p.misnamed = &wrong })
-	if err != nil {
-		return err
-	}
-	if page.Status = p.Status; p.Kind == route.KindInvalid {
-		page.Status = http.StatusUnprocessableEntity // as other forms answer
-	}
-	return api.write(&call, page)
-}
-
-// sayAgain sends a prompt of a run again, in the same session. The key follows from the entry, so that a form that is sent twice asks once.
-func (api *API) sayAgain(c *route.Call, s workspace.Workspace, r record.Run) error {
-	ctx, id := c.R.Context(), formText(c, "entry", 300)
-	t, err := api.memory.Open(ctx, api.Executor, s.Caller, conversation.Window{Around: id, Turns: 1})
-	if err != nil {
-		return err
-	}
-	for _, turn := range t.Turns {
-		for _, e := range turn.Entries {
-			if turn.Run != r.Name() || r.Agent == nil || e.ID != id || e.Kind != conversation.KindPrompt {
-				continue
-			}
-			_, err := api.talk().Say(ctx, c.Who, conversation.Saying{Caller: s.Caller, Repo: s.Repository, Agent: r.Agent.Name,
-				Session: r.Agent.Session,
-				Prompt:  record.Prompt{Key: "again " + r.ID + " " + e.Key, Text: e.Text, By: by(c), From: "web"}})
-			return err
-		}
-	}
-	return route.NotFound("message", id)
-}
-
-// first puts a prompt before the others that wait.
-func (api *API) first(c *route.Call, r record.Run, key string) error {
-	q, err := api.Executor.Queue(c.R.Context(), r.Name())
-	if err != nil {
-		return err
-	}
-	keys := []string{key}
-	for _, p := range q.Waiting() {
-		if p.Key != key && p.Key != record.FirstPrompt {
-			keys = append(keys, p.Key)
-		}
-	}
-	return api.Executor.Prompts.Reorder(c.R.Context(), r.Name(), keys, by(c))
-}
-
-// giveBack shows the workspace with the prompts that came back in the composer. A page of its own would lose them, so they are in the
-// address, as far as they fit.
-func (api *API) giveBack(c *route.Call, s workspace.Workspace, back []record.Prompt) error {
-	var texts []string
-	for _, p := range back {
-		texts = append(texts, p.Text)
-	}
-	q := url.Values{"pane": {paneChat}, "back": {text.Clip(strings.Join(texts, "\n\n"), 4<<10)}}
-	return api.see(c, workspacePath(s.ID)+"?"+q.Encode())
-}
-
 // Back returns the prompts that came back when a turn was stopped, for the composer.
 func (d talkData) Back() string { return text.Clip(d.call.R.URL.Query().Get("back"), 8<<10) }
-
-// promptFile serves a file of a prompt. A picture is shown, all others are saved.
-func (api *API) promptFile(c *route.Call) error {
-	_, r, err := api.namedRun(c)
-	if err != nil {
-		return err
-	}
-	name := c.R.PathValue("name")
-	f, err := api.Executor.PromptFile(c.R.Context(), r.Name(), c.R.PathValue("key"), name)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	content, err := io.ReadAll(io.LimitReader(f, 64<<20))
-	if err != nil {
-		return err
-	}
-	media := conversation.Picture(content)
-	if media == "" {
-		c.MarkAttachment(name)
-	} else {
-		h := c.W.Header()
-		h.Set("Content-Type", media)
-		h.Set("Content-Disposition", mime.FormatMediaType("inline", map[string]string{"filename": name}))
-		h.Set("Content-Security-Policy", "sandbox; default-src 'none'")
-		h.Set("Cross-Origin-Resource-Policy", "same-origin")
-	}
-	c.W.Header().Set("X-Content-Type-Options", "nosniff")
-	c.W.Header().Set("Cache-Control", "private, max-age=86400, immutable")
-	c.W.Header().Set("Content-Length", fmt.Sprint(len(content)))
-	c.W.WriteHeader(http.StatusOK)
-	_, err = c.W.Write(content)
-	return err
-}

@@ -2,14 +2,19 @@ package web
 
 import (
 	"fmt"
+	"io"
+	"mime"
+	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/conversation"
 	"github.com/ramus-dev/ramus/gateway/route"
+	"github.com/ramus-dev/ramus/gateway/workspace"
 	"github.com/ramus-dev/ramus/internal/text"
 )
 
@@ -143,10 +148,24 @@ type stepsData struct {
 	Rows              []talkRow
 }
 
+// talkPages serves the parts of conversations that the pages of workspaces leave out.
+type talkPages struct {
+	finder     *finder
+	executor   *executor.Executor
+	workspaces *workspace.Workspaces
+	parts      *talkParts
+}
+
+func (h *talkPages) register(t *table) {
+	t.route(route.Route{Method: "GET", Pattern: "/workspaces/{workspace}/steps", Access: t.access, Media: route.MediaHTML,
+		Summary: "The steps of a turn, or the whole of one entry, of the conversation of a workspace", Handle: t.serve(h.stepsPage)})
+	t.file("/workspaces/{workspace}/runs/{run}/prompts/{key}/{name}", "A file that came with a prompt", route.MediaBytes, h.promptFile)
+}
+
 // stepsPage shows the steps of a turn that its page hides, or the whole of one entry. Pages put it where it belongs.
-func (api *API) stepsPage(c *route.Call) (*Page, error) {
+func (h *talkPages) stepsPage(c *route.Call) (*Page, error) {
 	ctx, q := c.R.Context(), c.R.URL.Query()
-	s, _, err := api.Workspaces.Named(ctx, c.Who, c.R.PathValue("workspace"))
+	s, _, err := h.workspaces.Named(ctx, c.Who, c.R.PathValue("workspace"))
 	if err != nil {
 		return nil, err
 	}
@@ -154,13 +173,13 @@ func (api *API) stepsPage(c *route.Call) (*Page, error) {
 	if whole {
 		id = q.Get("entry")
 	}
-	t, err := api.memory.Open(ctx, api.Executor, s.Caller, conversation.Window{Around: id, Turns: 1})
+	t, err := h.parts.memory.Open(ctx, h.executor, s.Caller, conversation.Window{Around: id, Turns: 1})
 	if err != nil {
 		return nil, err
 	}
-	m := talkMaker{ctx: ctx, api: api, path: api.Address + workspacePath(s.ID), whole: whole,
+	m := talkMaker{ctx: ctx, parts: h.parts, path: h.parts.address + workspacePath(s.ID), whole: whole,
 		may: c.Who.CheckChange(s.Repository, s.Branch) == nil, subject: c.Who.Subject, runs: map[string]record.Run{}}
-	for _, r := range api.Executor.OfCaller(s.Caller) {
+	for _, r := range h.executor.OfCaller(s.Caller) {
 		m.runs[r.Name()] = r
 	}
 	d := &stepsData{Title: "Steps", Back: workspacePath(s.ID) + "?entry=" + url.QueryEscape(id)}
@@ -197,4 +216,38 @@ func (m *talkMaker) steps(d *stepsData, t *conversation.Turn, id, from string) {
 		}
 		n++
 	}
+}
+
+// promptFile serves a file of a prompt. A picture is shown, all others are saved.
+func (h *talkPages) promptFile(c *route.Call) error {
+	_, r, err := h.finder.namedRun(c)
+	if err != nil {
+		return err
+	}
+	name := c.R.PathValue("name")
+	f, err := h.executor.PromptFile(c.R.Context(), r.Name(), c.R.PathValue("key"), name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	content, err := io.ReadAll(io.LimitReader(f, 64<<20))
+	if err != nil {
+		return err
+	}
+	media := conversation.Picture(content)
+	if media == "" {
+		c.MarkAttachment(name)
+	} else {
+		header := c.W.Header()
+		header.Set("Content-Type", media)
+		header.Set("Content-Disposition", mime.FormatMediaType("inline", map[string]string{"filename": name}))
+		header.Set("Content-Security-Policy", "sandbox; default-src 'none'")
+		header.Set("Cross-Origin-Resource-Policy", "same-origin")
+	}
+	c.W.Header().Set("X-Content-Type-Options", "nosniff")
+	c.W.Header().Set("Cache-Control", "private, max-age=86400, immutable")
+	c.W.Header().Set("Content-Length", fmt.Sprint(len(content)))
+	c.W.WriteHeader(http.StatusOK)
+	_, err = c.W.Write(content)
+	return err
 }

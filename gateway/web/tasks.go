@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/engineer"
 	"github.com/ramus-dev/ramus/gateway/live"
@@ -34,9 +35,23 @@ type tasksData struct {
 // maxTasks bounds the list of tasks.
 const maxTasks = 200
 
-func (api *API) taskList(c *route.Call) (*Page, error) {
+// taskPages serves the tasks of the engineer.
+type taskPages struct {
+	servers  *servers
+	rows     *rowMaker
+	executor *executor.Executor
+	engineer *engineer.Engineer // nil means that there are no tasks
+}
+
+func (h *taskPages) register(t *table) {
+	t.page("/tasks", "The tasks of the engineer", h.taskList)
+	t.page("/tasks/{task}", "A task with its pull request and its rounds of work", h.taskPage)
+	t.form("/tasks/{task}/{action}", "Retry or end a task, by its page", h.taskAction)
+}
+
+func (h *taskPages) taskList(c *route.Call) (*Page, error) {
 	q := c.R.URL.Query()
-	d := &tasksData{Repo: q.Get("repo"), State: q.Get("state"), None: api.Engineer == nil && api.Desk.Alone(),
+	d := &tasksData{Repo: q.Get("repo"), State: q.Get("state"), None: h.engineer == nil && h.servers.desk.Alone(),
 		States: []record.State{record.StateSubmitted, record.StateRunning, record.StateAwaitingReview,
 			record.StateAddressingComments, record.StateComplete, record.StateFailed}}
 	p := &Page{Title: "Tasks", Nav: "tasks", Template: "tasks", Data: d, Topics: []string{live.TopicMe}, Refresh: 30}
@@ -50,10 +65,10 @@ func (api *API) taskList(c *route.Call) (*Page, error) {
 	if err != nil {
 		return nil, err
 	}
-	if d.Repos, err = api.repoNames(c.R.Context(), c.Who); err != nil {
+	if d.Repos, err = h.servers.listRepoNames(c.R.Context(), c.Who); err != nil {
 		return nil, err
 	}
-	list, err := api.tasks(c.R.Context(), c.Who, engineer.TaskFilter{Repo: d.Repo, Status: state, Max: maxTasks})
+	list, err := h.servers.listTasks(c.R.Context(), c.Who, engineer.TaskFilter{Repo: d.Repo, Status: state, Max: maxTasks})
 	if err != nil {
 		return nil, err
 	}
@@ -93,15 +108,15 @@ type taskData struct {
 }
 
 // namedTask returns the task that the path names, if the person may see it.
-func (api *API) namedTask(c *route.Call) (record.Task, error) {
-	if api.Engineer == nil {
+func (h *taskPages) namedTask(c *route.Call) (record.Task, error) {
+	if h.engineer == nil {
 		return record.Task{}, route.NotFound("task", c.R.PathValue("task"))
 	}
-	return api.Engineer.TaskFor(c.R.Context(), c.Who, c.R.PathValue("task"))
+	return h.engineer.TaskFor(c.R.Context(), c.Who, c.R.PathValue("task"))
 }
 
-func (api *API) taskPage(c *route.Call) (*Page, error) {
-	t, err := api.namedTask(c)
+func (h *taskPages) taskPage(c *route.Call) (*Page, error) {
+	t, err := h.namedTask(c)
 	if err != nil {
 		return nil, err
 	}
@@ -110,11 +125,11 @@ func (api *API) taskPage(c *route.Call) (*Page, error) {
 		WorkspacePath: workspacePath(t.Caller().Slug())}
 	d.MayRetry, d.MayEnd = d.MayChange && t.Status == record.StateFailed, d.MayChange && !t.Ended()
 	for _, name := range slices.Backward(t.Work) {
-		if r, err := api.Executor.Run(ctx, name); err == nil && c.Who.SeesRun(r) { // pruned runs are gone
-			d.Work = append(d.Work, api.runRow(ctx, c.Who, r))
+		if r, err := h.executor.Run(ctx, name); err == nil && c.Who.SeesRun(r) { // pruned runs are gone
+			d.Work = append(d.Work, h.rows.runRow(ctx, c.Who, r))
 		}
 	}
-	for e, err := range api.Executor.Events(ctx, t.Run, 0, false) {
+	for e, err := range h.executor.Events(ctx, t.Run, 0, false) {
 		if err != nil {
 			break // the record of a task that was pruned
 		}
@@ -144,11 +159,11 @@ func taskEventText(e record.Event) string {
 	return ""
 }
 
-func (api *API) taskAction(c *route.Call) error {
+func (h *taskPages) taskAction(c *route.Call) error {
 	if err := readForm(c); err != nil {
 		return err
 	}
-	t, err := api.namedTask(c)
+	t, err := h.namedTask(c)
 	if err != nil {
 		return err
 	}
@@ -157,20 +172,20 @@ func (api *API) taskAction(c *route.Call) error {
 	}
 	switch action := c.R.PathValue("action"); action {
 	case "retry":
-		_, err = api.Engineer.Retry(c.R.Context(), t.ID, c.Who.Person(t.Asker))
+		_, err = h.engineer.Retry(c.R.Context(), t.ID, c.Who.Person(t.Asker))
 	case "end":
-		_, err = api.Engineer.Cancel(c.R.Context(), t.ID, false, c.Who.Person(t.Asker))
+		_, err = h.engineer.Cancel(c.R.Context(), t.ID, false, c.Who.Person(t.Asker))
 	case "say":
 		text := formText(c, "prompt", 1<<20)
 		if text == "" {
 			return route.NewProblem(route.KindInvalid, "the message is empty")
 		}
-		_, err = api.Engineer.Say(c.R.Context(), t.ID, record.NewToken(), text, c.Who.Person(t.Asker))
+		_, err = h.engineer.Say(c.R.Context(), t.ID, record.NewToken(), text, c.Who.Person(t.Asker))
 	default:
 		return route.NotFound("action", action)
 	}
 	if err != nil {
 		return err
 	}
-	return api.see(c, taskPath(t.ID))
+	return see(c, taskPath(t.ID))
 }

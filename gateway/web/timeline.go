@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/executor/transfer"
 	"github.com/ramus-dev/ramus/gateway/evidence"
@@ -140,38 +141,47 @@ type (
 	}
 )
 
-// timelines reads the ticks of workspaces.
-func (api *API) timelines() *timeline.Timelines {
-	return &timeline.Timelines{Journals: api.Executor, Memory: &api.ticks}
+// timelinePages serves the timelines of workspaces.
+type timelinePages struct {
+	executor   *executor.Executor
+	git        *gitd.Server
+	workspaces *workspace.Workspaces
+	timelines  *timeline.Timelines
+	moments    *momentMaker
+	visits     *visits
+}
+
+func (h *timelinePages) register(t *table) {
+	t.page("/workspaces/{workspace}/timeline", "The commands of a workspace, and the files that each left", h.timelinePage)
 }
 
 // timelinePage shows the commands of a workspace, and one of them with its files. The parameter at is the id of the tick or a commit, and n
 // its place from 1. The parameter pin is the id of a tick to compare with, and vs names the other side of the comparison.
-func (api *API) timelinePage(c *route.Call) (*Page, error) {
+func (h *timelinePages) timelinePage(c *route.Call) (*Page, error) {
 	ctx, q := c.R.Context(), c.R.URL.Query()
-	s, st, err := api.Workspaces.Named(ctx, c.Who, c.R.PathValue("workspace"))
+	s, st, err := h.workspaces.Named(ctx, c.Who, c.R.PathValue("workspace"))
 	if err != nil {
 		return nil, err
 	}
-	all, err := api.timelines().Overview(ctx, c.Who, s.Caller)
+	all, err := h.timelines.Overview(ctx, c.Who, s.Caller)
 	if err != nil {
 		return nil, err
 	}
-	api.visits.beginWatch(record.Caller{}, api.watchVisits) // those of the server before
+	h.visits.beginWatch(record.Caller{}) // those of the server before
 	d := &timelineData{Workspace: s, Path: workspacePath(s.ID), MayChange: c.Who.CheckChangeCaller(st) == nil,
-		Total: len(all), Agents: api.Executor.AgentNames(), query: url.Values{}}
+		Total: len(all), Agents: h.executor.AgentNames(), query: url.Values{}}
 	p := &Page{Title: "Timeline of " + s.Name, Nav: "workspaces", Template: "timeline", Data: d,
 		Topics: []string{live.CallerTopic(s.Caller)}}
 	if len(all) == 0 {
 		return p, nil
 	}
-	place, err := api.placeOf(ctx, s.Repository, all, q.Get("at"), q.Get("n"))
+	place, err := h.placeOf(ctx, s.Repository, all, q.Get("at"), q.Get("n"))
 	if err != nil {
 		return nil, err
 	}
 	// The list has the same ticks at all of them, so that it stays as it is while a person moves among them.
 	middle := min(place/shownTicks*shownTicks+shownTicks/2, len(all)-1)
-	line, err := api.timelines().Read(ctx, c.Who, s.Caller, timeline.Window{At: all[middle].ID, Ticks: shownTicks})
+	line, err := h.timelines.Read(ctx, c.Who, s.Caller, timeline.Window{At: all[middle].ID, Ticks: shownTicks})
 	if err != nil {
 		return nil, err
 	}
@@ -180,14 +190,14 @@ func (api *API) timelinePage(c *route.Call) (*Page, error) {
 		return nil, route.NotFound("tick", all[place].ID) // its run was removed meanwhile
 	}
 	t := line.Ticks[line.At]
-	if err := api.setPin(ctx, c.Who, d, all, q.Get("pin")); err != nil {
+	if err := h.setPin(ctx, c.Who, d, all, q.Get("pin")); err != nil {
 		return nil, err
 	}
 	d.setVersus(q.Get("vs"))
 	p.Follow = d.tickPath(t.ID)
 	d.setPlaces(all, place)
 	d.setLanes(line)
-	api.setFilm(d, all, place)
+	h.setFilm(d, all, place)
 	if !t.Over() {
 		p.Refresh = 10
 	}
@@ -195,15 +205,15 @@ func (api *API) timelinePage(c *route.Call) (*Page, error) {
 	if spent := all.Spent(place); spent > 0 {
 		d.Now.Spent = cost(spent)
 	}
-	return p, api.showTick(c, d, t, strings.Trim(q.Get("path"), "/"))
+	return p, h.moments.showTick(c, d, t, strings.Trim(q.Get("path"), "/"))
 }
 
 // placeOf returns the place of the tick with an id or a number, or of the first one that has a commit. Without them it is the last one.
-func (api *API) placeOf(ctx context.Context, repo string, all timeline.Overview, id, number string) (int, error) {
+func (h *timelinePages) placeOf(ctx context.Context, repo string, all timeline.Overview, id, number string) (int, error) {
 	place := len(all) - 1
 	switch {
 	case gitd.CheckHash(gitd.Hash(id)) == nil:
-		r, err := api.Git.Repo(repo)
+		r, err := h.git.Repo(repo)
 		if err != nil {
 			return 0, err
 		}
@@ -226,11 +236,11 @@ func (api *API) placeOf(ctx context.Context, repo string, all timeline.Overview,
 }
 
 // setPin sets the tick to compare with.
-func (api *API) setPin(ctx context.Context, who route.Who, d *timelineData, all timeline.Overview, id string) error {
+func (h *timelinePages) setPin(ctx context.Context, who route.Who, d *timelineData, all timeline.Overview, id string) error {
 	if id == "" {
 		return nil
 	}
-	line, err := api.timelines().Read(ctx, who, d.Workspace.Caller, timeline.Window{At: id, Ticks: 1})
+	line, err := h.timelines.Read(ctx, who, d.Workspace.Caller, timeline.Window{At: id, Ticks: 1})
 	if err != nil {
 		return err
 	}
@@ -293,7 +303,7 @@ func (d *timelineData) setLanes(line timeline.Line) {
 }
 
 // setFilm sets the pictures around the shown tick.
-func (api *API) setFilm(d *timelineData, all timeline.Overview, place int) {
+func (h *timelinePages) setFilm(d *timelineData, all timeline.Overview, place int) {
 	var with []int
 	for i, m := range all {
 		if m.Picture != "" {
@@ -304,18 +314,29 @@ func (api *API) setFilm(d *timelineData, all timeline.Overview, place int) {
 	from := max(0, min(at-shownPictures/2, len(with)-shownPictures))
 	for _, i := range with[from:min(len(with), from+shownPictures)] {
 		id, _, _ := strings.Cut(all[i].ID, "/")
-		r, ok := api.Executor.Find(d.Workspace.Caller, id)
+		r, ok := h.executor.Find(d.Workspace.Caller, id)
 		if !ok || !r.Ended() {
 			continue // its files are not kept yet
 		}
-		d.Film = append(d.Film, filmRow{Path: d.tickPath(all[i].ID), Picture: api.pictureHref(r, all[i].Picture),
+		d.Film = append(d.Film, filmRow{Path: d.tickPath(all[i].ID), Picture: h.moments.pictureHref(r, all[i].Picture),
 			Name: fmt.Sprintf("Command %d", i+1), Current: i == place})
 	}
 }
 
+// momentMaker describes moments, which are the ticks of workspaces with their files.
+type momentMaker struct {
+	executor  *executor.Executor
+	git       *gitd.Server
+	timelines *timeline.Timelines
+	rows      *rowMaker
+	evidence  *evidence.API
+	address   string
+	now       func() time.Time
+}
+
 // pictureHref returns the link to a picture of a run.
-func (api *API) pictureHref(r record.Run, name string) string {
-	return api.Address + api.Evidence.Links.SignUntil(links.FilePath(r, name), api.linksUntil())
+func (m *momentMaker) pictureHref(r record.Run, name string) string {
+	return m.address + m.evidence.Links.SignUntil(links.FilePath(r, name), linksUntil(m.now()))
 }
 
 // tickPath returns the path of the page of a tick.
@@ -363,7 +384,7 @@ func (d *timelineData) rowOf(t *timeline.Tick) tickRow {
 }
 
 // showTick fills in the tick that is shown.
-func (api *API) showTick(c *route.Call, page *timelineData, t *timeline.Tick, folder string) error {
+func (m *momentMaker) showTick(c *route.Call, page *timelineData, t *timeline.Tick, folder string) error {
 	ctx, s, d := c.R.Context(), page.Workspace, page.Now
 	_, id, _ := strings.Cut(t.Run, "/")
 	d.RunPath, d.Prompt = workspacePath(s.ID)+"/runs/"+url.PathEscape(id), render.ClipClean(t.Prompt, 4000)
@@ -387,9 +408,9 @@ func (api *API) showTick(c *route.Call, page *timelineData, t *timeline.Tick, fo
 	if page.Pin == nil || page.Pin.ID != t.ID {
 		d.PinPath = tickPath(s, t.ID) + "&pin=" + url.QueryEscape(t.ID)
 	}
-	r, known := api.Executor.Find(s.Caller, id)
+	r, known := m.executor.Find(s.Caller, id)
 	if known {
-		api.showRun(ctx, page, t, r)
+		m.showRun(ctx, page, t, r)
 	}
 	for _, o := range []struct {
 		name   string
@@ -398,7 +419,7 @@ func (api *API) showTick(c *route.Call, page *timelineData, t *timeline.Tick, fo
 		if o.stream == nil && t.Over() {
 			continue
 		}
-		text := api.output(ctx, t.Run, t.Step, o.name)
+		text := output(ctx, m.executor, t.Run, t.Step, o.name)
 		out := tickOutput{Name: o.name, HTML: markup.Terminal(text), Path: outputPath(r, t.Step, o.name, 0)}
 		if o.stream != nil && o.stream.Bytes > maxTail {
 			out.Note = "its end, of " + bytesize.Text(o.stream.Bytes)
@@ -407,7 +428,7 @@ func (api *API) showTick(c *route.Call, page *timelineData, t *timeline.Tick, fo
 			d.Outputs = append(d.Outputs, out)
 		}
 	}
-	repo, err := api.Git.Repo(s.Repository)
+	repo, err := m.git.Repo(s.Repository)
 	if err != nil {
 		return err
 	}
@@ -419,14 +440,14 @@ func (api *API) showTick(c *route.Call, page *timelineData, t *timeline.Tick, fo
 }
 
 // showRun fills in what the run of the shown tick has: its verdict, its cost so far, its pictures, and what may be done with it.
-func (api *API) showRun(ctx context.Context, page *timelineData, t *timeline.Tick, r record.Run) {
+func (m *momentMaker) showRun(ctx context.Context, page *timelineData, t *timeline.Tick, r record.Run) {
 	d := page.Now
 	if r.Ended() {
-		d.Verdict = api.verdictAt(ctx, r, "")
+		d.Verdict = m.rows.verdictAt(ctx, r, "")
 		for i, name := range t.Pictures {
-			shown := tickPicture{Href: api.pictureHref(r, name), Name: render.OneLine(path.Base(path.Dir(name)), 200)}
+			shown := tickPicture{Href: m.pictureHref(r, name), Name: render.OneLine(path.Base(path.Dir(name)), 200)}
 			if before := t.Before[i]; before != "" {
-				shown.Before = api.pictureHref(r, before)
+				shown.Before = m.pictureHref(r, before)
 			}
 			d.Pictures = append(d.Pictures, shown)
 		}

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"strings"
 
+	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/past"
 	"github.com/ramus-dev/ramus/gateway/render"
@@ -16,21 +17,36 @@ import (
 	"github.com/ramus-dev/ramus/gitd"
 )
 
+// timelineActions carries out the buttons of timelines.
+type timelineActions struct {
+	shell      *shell
+	executor   *executor.Executor
+	workspaces *workspace.Workspaces
+	past       Past
+	moments    *momentMaker
+	bisect     *bisectPages
+	visits     *visits
+}
+
+func (h *timelineActions) register(t *table) {
+	t.form("/workspaces/{workspace}/timeline/{action}", "Go back, go on, run again, take or search from a command, by the timeline", h.timelineAction)
+}
+
 // timelineAction does what a button of a timeline says, for the tick that the form names.
-func (api *API) timelineAction(c *route.Call) error {
+func (h *timelineActions) timelineAction(c *route.Call) error {
 	if err := readForm(c); err != nil {
 		return err
 	}
-	s, err := api.Workspaces.Changeable(c.R.Context(), c.Who, c.R.PathValue("workspace"))
+	s, err := h.workspaces.Changeable(c.R.Context(), c.Who, c.R.PathValue("workspace"))
 	if err != nil {
 		return err
 	}
-	do := map[string]func(*route.Call, workspace.Workspace, *timeline.Tick, record.Run) error{"rollback": api.rollBack, "continue": api.goOn,
-		"restart": api.restartTick, "pick": api.pickTick, "visit": api.visit, "bisect": api.beginBisect}[c.R.PathValue("action")]
+	do := map[string]func(*route.Call, workspace.Workspace, *timeline.Tick, record.Run) error{"rollback": h.rollBack, "continue": h.goOn,
+		"restart": h.restartTick, "pick": h.pickTick, "visit": h.visit, "bisect": h.bisect.beginBisect}[c.R.PathValue("action")]
 	if do == nil {
 		return route.NotFound("action", c.R.PathValue("action"))
 	}
-	t, r, err := api.namedTick(c.R.Context(), c.Who, s, formText(c, "at", 300))
+	t, r, err := h.moments.namedTick(c.R.Context(), c.Who, s, formText(c, "at", 300))
 	if err != nil {
 		return err
 	}
@@ -38,16 +54,16 @@ func (api *API) timelineAction(c *route.Call) error {
 }
 
 // namedTick returns a tick of a workspace and its run.
-func (api *API) namedTick(ctx context.Context, who route.Who, s workspace.Workspace, at string) (*timeline.Tick, record.Run, error) {
+func (m *momentMaker) namedTick(ctx context.Context, who route.Who, s workspace.Workspace, at string) (*timeline.Tick, record.Run, error) {
 	if at == "" {
 		return nil, record.Run{}, route.NewProblem(route.KindInvalid, "the command is missing")
 	}
-	line, err := api.timelines().Read(ctx, who, s.Caller, timeline.Window{At: at, Ticks: 1})
+	line, err := m.timelines.Read(ctx, who, s.Caller, timeline.Window{At: at, Ticks: 1})
 	if err != nil {
 		return nil, record.Run{}, err
 	}
 	id, _, _ := strings.Cut(at, "/")
-	r, ok := api.Executor.Find(s.Caller, id)
+	r, ok := m.executor.Find(s.Caller, id)
 	if !ok {
 		return nil, r, route.NotFound("tick", at)
 	}
@@ -63,19 +79,19 @@ func commitOf(t *timeline.Tick) (gitd.Hash, error) {
 }
 
 // rollBack takes a workspace back to the files of a tick.
-func (api *API) rollBack(c *route.Call, s workspace.Workspace, t *timeline.Tick, _ record.Run) error {
+func (h *timelineActions) rollBack(c *route.Call, s workspace.Workspace, t *timeline.Tick, _ record.Run) error {
 	to, err := commitOf(t)
 	if err != nil {
 		return err
 	}
-	if _, err := api.Executor.Rollback(c.R.Context(), s.Caller.String(), string(to), by(c)); err != nil {
+	if _, err := h.executor.Rollback(c.R.Context(), s.Caller.String(), string(to), by(c)); err != nil {
 		return err
 	}
-	return api.see(c, workspacePath(s.ID))
+	return see(c, workspacePath(s.ID))
 }
 
 // goOn begins a workspace with the files of a tick, where an agent gets other words.
-func (api *API) goOn(c *route.Call, s workspace.Workspace, t *timeline.Tick, _ record.Run) error {
+func (h *timelineActions) goOn(c *route.Call, s workspace.Workspace, t *timeline.Tick, _ record.Run) error {
 	at, err := commitOf(t)
 	if err != nil {
 		return err
@@ -84,11 +100,11 @@ func (api *API) goOn(c *route.Call, s workspace.Workspace, t *timeline.Tick, _ r
 	if w.Prompt == "" {
 		return route.NewProblem(route.KindInvalid, "the words are missing").WithHint("go back and say what the agent shall do from there")
 	}
-	r, err := api.Workspaces.Create(c.R.Context(), c.Who, w)
+	r, err := h.workspaces.Create(c.R.Context(), c.Who, w)
 	if err != nil {
 		return err
 	}
-	return api.see(c, workspacePath(r.Caller.Slug()))
+	return see(c, workspacePath(r.Caller.Slug()))
 }
 
 // restartText says what a restart from a tick does, and returns "" if it cannot be restarted.
@@ -119,17 +135,17 @@ func commandOf(t *timeline.Tick, r record.Run) *record.Command {
 }
 
 // restartTick does a tick again in a new workspace.
-func (api *API) restartTick(c *route.Call, s workspace.Workspace, t *timeline.Tick, r record.Run) error {
+func (h *timelineActions) restartTick(c *route.Call, s workspace.Workspace, t *timeline.Tick, r record.Run) error {
 	ctx := c.R.Context()
 	if restartText(t, r) == "" {
 		return route.NewProblem(route.KindConflict, "this command cannot be run again").WithHint("fork the workspace before it")
 	}
 	if r.Kind == record.KindWorkflow {
-		again, err := api.Past.Restart(ctx, c.Who, r, past.Restart{From: t.Step})
+		again, err := h.past.Restart(ctx, c.Who, r, past.Restart{From: t.Step})
 		if err != nil {
 			return err
 		}
-		return api.see(c, runPath(again))
+		return see(c, runPath(again))
 	}
 	q := past.Fork{Of: r.Name() + "@" + t.Step}
 	if q.Prompt = t.WholePrompt(); q.Prompt != "" {
@@ -137,7 +153,7 @@ func (api *API) restartTick(c *route.Call, s workspace.Workspace, t *timeline.Ti
 	} else {
 		q.Command = commandOf(t, r)
 	}
-	f, err := api.Past.Fork(ctx, c.Who, q)
+	f, err := h.past.Fork(ctx, c.Who, q)
 	if err != nil {
 		return err
 	}
@@ -145,7 +161,7 @@ func (api *API) restartTick(c *route.Call, s workspace.Workspace, t *timeline.Ti
 	if err != nil {
 		return err
 	}
-	return api.see(c, workspacePath(caller.Slug()))
+	return see(c, workspacePath(caller.Slug()))
 }
 
 // doneData is the data of the page with the result of a button of a timeline. All texts are clean.
@@ -166,11 +182,11 @@ type blockerRow struct {
 }
 
 // pickTick brings the change of a tick alone to the base of its run.
-func (api *API) pickTick(c *route.Call, s workspace.Workspace, t *timeline.Tick, r record.Run) error {
+func (h *timelineActions) pickTick(c *route.Call, s workspace.Workspace, t *timeline.Tick, r record.Run) error {
 	if !t.Changed {
 		return route.NewProblem(route.KindConflict, "this command changed nothing")
 	}
-	done, err := api.Past.Pick(c.R.Context(), c.Who, r, past.Pick{Steps: []string{string(t.Head)}})
+	done, err := h.past.Pick(c.R.Context(), c.Who, r, past.Pick{Steps: []string{string(t.Head)}})
 	if err != nil {
 		return err
 	}
@@ -203,7 +219,7 @@ func (api *API) pickTick(c *route.Call, s workspace.Workspace, t *timeline.Tick,
 			d.Lines = append(d.Lines, render.ClipClean(landed.Note, 500))
 		}
 	}
-	return api.write(c, p)
+	return h.shell.write(c, p)
 }
 
 // bisectPath returns the path of the page of a search.

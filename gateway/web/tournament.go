@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/executor/tournament"
 	"github.com/ramus-dev/ramus/gateway/live"
@@ -34,14 +35,20 @@ type entryRow struct {
 	Diff, Took, By    string
 }
 
+// tournamentTables makes the tables of tournaments.
+type tournamentTables struct {
+	executor *executor.Executor
+	git      *gitd.Server
+}
+
 // tournamentOf returns the tournament that a run is an entry of. Returns nil if there is none, or if the person does not
 // see all of its entries.
-func (api *API) tournamentOf(ctx context.Context, who route.Who, r record.Run) (*entryTable, error) {
+func (m *tournamentTables) tournamentOf(ctx context.Context, who route.Who, r record.Run) (*entryTable, error) {
 	i := strings.LastIndexByte(r.Caller.ID(), '-')
 	if i < 0 {
 		return nil, nil
 	}
-	repo, err := api.Git.Repo(r.Repo)
+	repo, err := m.git.Repo(r.Repo)
 	if err != nil {
 		return nil, nil // it was removed
 	}
@@ -55,7 +62,7 @@ func (api *API) tournamentOf(ctx context.Context, who route.Who, r record.Run) (
 	if _, ok := t.Plan.Entry(r.Caller.String()); !ok {
 		return nil, nil
 	}
-	return api.entryTable(ctx, who, repo, t, r.Caller)
+	return m.entryTable(ctx, who, repo, t, r.Caller)
 }
 
 // maxForked is how many tournaments the page of the caller that they were forked from shows.
@@ -63,8 +70,8 @@ const maxForked = 3
 
 // tournamentsFrom returns the newest tournaments that were forked from a caller, except those of which the person does not
 // see all entries.
-func (api *API) tournamentsFrom(ctx context.Context, who route.Who, s workspace.Workspace) (list []*entryTable, err error) {
-	repo, err := api.Git.Repo(s.Repository)
+func (m *tournamentTables) tournamentsFrom(ctx context.Context, who route.Who, s workspace.Workspace) (list []*entryTable, err error) {
+	repo, err := m.git.Repo(s.Repository)
 	if err != nil {
 		return nil, nil // it was removed
 	}
@@ -78,7 +85,7 @@ func (api *API) tournamentsFrom(ctx context.Context, who route.Who, s workspace.
 		if len(list) == maxForked {
 			break
 		}
-		table, err := api.entryTable(ctx, who, repo, t, record.Caller{})
+		table, err := m.entryTable(ctx, who, repo, t, record.Caller{})
 		if err != nil {
 			return nil, err
 		}
@@ -91,14 +98,14 @@ func (api *API) tournamentsFrom(ctx context.Context, who route.Who, s workspace.
 
 // entryTable returns the table of a tournament. Returns nil if the person does not see all entries. current is the entry
 // of the page, or zero.
-func (api *API) entryTable(ctx context.Context, who route.Who, repo *gitd.Repo, t tournament.Record,
+func (m *tournamentTables) entryTable(ctx context.Context, who route.Who, repo *gitd.Repo, t tournament.Record,
 	current record.Caller) (*entryTable, error) {
 	for _, e := range t.Entries {
 		if !who.SeesBranch(t.Repo, e.Caller.Branch()) {
 			return nil, nil
 		}
 	}
-	s, err := tournament.Look(ctx, repo, api.Executor, t)
+	s, err := tournament.Look(ctx, repo, m.executor, t)
 	if err != nil {
 		return nil, err
 	}
@@ -106,7 +113,7 @@ func (api *API) entryTable(ctx context.Context, who route.Who, repo *gitd.Repo, 
 	for _, p := range s.Places {
 		row := entryRowOf(p, p.Caller == s.Taken)
 		row.Current = p.Caller == current
-		if runs := api.Executor.OfCaller(p.Caller); len(runs) > 0 && !row.Current {
+		if runs := m.executor.OfCaller(p.Caller); len(runs) > 0 && !row.Current {
 			row.Path = runPath(runs[0])
 			table.topics = append(table.topics, live.RunTopic(runs[0]))
 		}

@@ -4,10 +4,12 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"log/slog"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gateway/timeline"
@@ -26,6 +28,10 @@ const (
 
 // visits removes the visits that are over. A visit is a workspace that a person began to look around at a tick.
 type visits struct {
+	executor *executor.Executor
+	log      *slog.Logger
+	now      func() time.Time
+
 	mu      sync.Mutex // guards all below
 	end     context.CancelFunc
 	added   chan record.Caller
@@ -42,8 +48,8 @@ func (v *visits) stop() {
 	}
 }
 
-// beginWatch has watch look at visits from now on, until visits are stopped. It gets each new one.
-func (v *visits) beginWatch(added record.Caller, watch func(ctx context.Context, added <-chan record.Caller)) {
+// beginWatch has watch look at visits from now on, until visits are stopped. added is a new one, or zero.
+func (v *visits) beginWatch(added record.Caller) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.stopped {
@@ -52,7 +58,7 @@ func (v *visits) beginWatch(added record.Caller, watch func(ctx context.Context,
 	if v.end == nil {
 		ctx, cancel := context.WithCancel(context.Background())
 		v.end, v.added = cancel, make(chan record.Caller, maxVisits)
-		v.work.Go(func() { watch(ctx, v.added) })
+		v.work.Go(func() { v.watch(ctx, v.added) })
 	}
 	if added != (record.Caller{}) {
 		select {
@@ -63,30 +69,30 @@ func (v *visits) beginWatch(added record.Caller, watch func(ctx context.Context,
 }
 
 // visit begins a workspace at a tick for a terminal. It is removed when its terminals have ended and nothing was changed.
-func (api *API) visit(c *route.Call, s workspace.Workspace, t *timeline.Tick, _ record.Run) error {
+func (h *timelineActions) visit(c *route.Call, s workspace.Workspace, t *timeline.Tick, _ record.Run) error {
 	at, err := commitOf(t)
 	if err != nil {
 		return err
 	}
-	r, err := api.Workspaces.Create(c.R.Context(), c.Who,
+	r, err := h.workspaces.Create(c.R.Context(), c.Who,
 		workspace.Wish{Key: visitKey + strings.ToLower(rand.Text()[:12]), From: s.ID, Commit: at})
 	if err != nil {
 		return err
 	}
-	api.visits.beginWatch(r.Caller, api.watchVisits)
-	return api.see(c, workspacePath(r.Caller.Slug())+"?pane="+paneShell)
+	h.visits.beginWatch(r.Caller)
+	return see(c, workspacePath(r.Caller.Slug())+"?pane="+paneShell)
 }
 
 // isVisit reports whether a caller with these runs, the oldest first, is a visit.
 func isVisit(runs []record.Run) bool { return len(runs) > 0 && strings.HasPrefix(runs[0].ID, visitKey) }
 
-// watchVisits removes visits that are over. It begins with those that an earlier server left.
-func (api *API) watchVisits(ctx context.Context, added <-chan record.Caller) {
+// watch removes visits that are over. It begins with those that an earlier server left.
+func (v *visits) watch(ctx context.Context, added <-chan record.Caller) {
 	open := map[record.Caller]bool{}
-	runs, err := api.Executor.Runs(ctx, record.Filter{Max: maxVisits,
+	runs, err := v.executor.Runs(ctx, record.Filter{Max: maxVisits,
 		Keep: func(r record.Run) bool { return strings.HasPrefix(r.ID, visitKey) }})
 	if err != nil {
-		api.Log.Warn("cannot list visits", "err", err)
+		v.log.Warn("cannot list visits", "err", err)
 	}
 	for _, r := range runs {
 		open[r.Caller] = true
@@ -95,9 +101,9 @@ func (api *API) watchVisits(ctx context.Context, added <-chan record.Caller) {
 	defer every.Stop()
 	for {
 		for c := range open {
-			ended, err := api.endVisit(ctx, c)
+			ended, err := v.endVisit(ctx, c)
 			if err != nil && ctx.Err() == nil {
-				api.Log.Warn("cannot end a visit", "caller", c, "err", err)
+				v.log.Warn("cannot end a visit", "caller", c, "err", err)
 			}
 			if ended {
 				delete(open, c)
@@ -115,12 +121,12 @@ func (api *API) watchVisits(ctx context.Context, added <-chan record.Caller) {
 
 // endVisit removes a visit whose terminals have ended, if nothing was changed in it. It reports whether it is no visit any more: it was removed,
 // or changed, and then it stays as a workspace.
-func (api *API) endVisit(ctx context.Context, c record.Caller) (ended bool, err error) {
-	runs := api.Executor.OfCaller(c)
+func (v *visits) endVisit(ctx context.Context, c record.Caller) (ended bool, err error) {
+	runs := v.executor.OfCaller(c)
 	if !isVisit(runs) {
 		return true, nil
 	}
-	st, err := api.Executor.Caller(ctx, c.String())
+	st, err := v.executor.Caller(ctx, c.String())
 	if errors.Is(err, record.ErrNotFound) {
 		return true, nil
 	}
@@ -146,9 +152,9 @@ func (api *API) endVisit(ctx context.Context, c record.Caller) (ended bool, err 
 	if st.Head != first.Start || st.Kept != "" {
 		return true, nil
 	}
-	if !used && api.Now().Sub(first.CreatedAt) < visitUnused {
+	if !used && v.now().Sub(first.CreatedAt) < visitUnused {
 		return false, nil
 	}
-	_, err = api.Executor.Remove(ctx, c.String(), first.Asker)
+	_, err = v.executor.Remove(ctx, c.String(), first.Asker)
 	return err == nil, err
 }

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -102,21 +103,8 @@ type API struct {
 	Log    *slog.Logger
 	Now    func() time.Time
 
-	once      sync.Once
-	builders  []view
-	questions questions
-	imports   imports
-	memory    conversation.Memory
-	verdicts  verdicts
-	sizes     commitSizes
-	colours   colours
-	ticks     timeline.Memory
-	indexes   outputIndexes
-	searches  searches
-	visits    visits
-	// distances are those of branches from their bases.
-	distances distances
-	notes     conflictNotes
+	once sync.Once
+	made parts
 }
 
 // Budget bounds the use of models by one run. Fields that are zero do not bound it.
@@ -135,233 +123,178 @@ type Settings struct {
 // Way is a way to sign in.
 type Way struct{ Text, Href string }
 
-// builder makes the page of a call.
-type builder func(c *route.Call) (*Page, error)
-
-// view is a page with its path.
-type view struct {
-	pattern, summary string
-	build            builder
+// part is a part of the pages, such as those of repositories.
+type part interface {
+	// register adds the routes of the part.
+	register(t *table)
 }
 
-// strangers reports whether strangers may open a page of a repository that everybody may read.
-func (v view) strangers() bool {
-	switch v.pattern {
-	case "/repos/{repo}", "/repos/{repo}/files", "/repos/{repo}/log", "/repos/{repo}/branches":
-		return true
-	}
-	return false
+// parts are the parts that an API is made of.
+type parts struct {
+	shell    *shell
+	table    *table
+	imports  *imports
+	searches *searches
+	visits   *visits
 }
 
-func (api *API) setUp() {
+// parts returns the parts of the API, which the first call makes.
+func (api *API) parts() *parts {
 	api.once.Do(func() {
-		if api.Now == nil {
-			api.Now = time.Now
-		}
-		if api.Log == nil {
-			api.Log = slog.New(slog.DiscardHandler)
-		}
-		if api.Assets == nil {
-			api.Assets = builtAssets()
-		}
-		if api.Access == "" {
-			api.Access = route.AccessRead
-		}
-		if api.Write == "" {
-			api.Write = route.AccessWrite
-		}
-		if api.Socket == "" {
-			api.Socket = api.Access
-		}
-		if api.Changes == nil {
-			api.Changes = new(changes.Changes)
-		}
-		api.questions = api.newQuestions()
-		if api.Live != nil {
-			api.Live.Render, api.Live.Access = api.render, api.Socket
-		}
-		api.builders = []view{
-			{"/dashboard", "Work that needs a person, runs that work, and runs that have ended", api.dashboard},
-			{"/workspaces", "The workspaces that a person may see", api.workspaceList},
-			{"/workspaces/new", "The form for a new workspace", api.workspaceForm},
-			{"/workspaces/{workspace}", "A workspace: conversation, shell, files, preview and activity",
-				api.workspacePage},
-			{"/workspaces/{workspace}/runs/{run}", "A run: steps, output, checks, changes and files", api.runPage},
-			{"/workspaces/{workspace}/timeline", "The commands of a workspace, and the files that each left", api.timelinePage},
-			{"/workspaces/{workspace}/timeline/searches/{search}", "A search for the first bad command of a workspace", api.bisectPage},
-			{"/workspaces/{workspace}/export", "A workspace as one file, and its runs as recordings and links", api.exportPage},
-			{"/workspaces/{workspace}/changes", "The files that a workspace changed, with their lines", api.changesPage},
-			{"/workspaces/{workspace}/runs/{run}/output", "A part of the output of a step, by the number of a line", api.outputPage},
-			{"/search", "Words in everything that was asked, run and printed", api.searchPage},
-			{"/tasks", "The tasks of the engineer", api.taskList},
-			{"/tasks/{task}", "A task with its pull request and its rounds of work", api.taskPage},
-			{"/repos", "The repositories, and imports in progress", api.repoList},
-			{"/repos/{repo}", "A repository: its base, its manifests and its branches", api.repoPage},
-			{"/repos/{repo}/files", "A folder or a file of a repository, and where its lines come from", api.sourcePage},
-			{"/repos/{repo}/log", "The commits of a repository, or of one of its files", api.logPage},
-			{"/repos/{repo}/branches", "The branches of a repository, with their verdicts and conflicts", api.branchesPage},
-			{"/repos/{repo}/radar", "The pairs of branches of a repository that do not merge, and one conflict with its lines", api.radarPage},
-			{"/repos/{repo}/bases", "The signed manifests of the base of a repository", api.basesPage},
-			{"/nodes", "The machines that run containers", api.nodeList},
-			{"/nodes/{node}", "A machine: its health, its containers and its limits", api.nodePage},
-			{"/settings", "The settings of a person", api.settingsPage},
-			{credentialsPath, "The credentials of a person, without their values", api.credentialsPage},
-			{linksPath, "The links that a person made for people who do not sign in", api.linksPage},
-			{"/workspaces/{workspace}/share", "The form for a link to a workspace, a run or a moment", api.sharePage},
-			{tokensPath, "The tokens of a person", api.tokensPage},
-		}
+		api.setDefaults()
+		api.made = api.makeParts()
 	})
+	return &api.made
+}
+
+// setDefaults gives the options that are not set their defaults.
+func (api *API) setDefaults() {
+	if api.Now == nil {
+		api.Now = time.Now
+	}
+	if api.Log == nil {
+		api.Log = slog.New(slog.DiscardHandler)
+	}
+	if api.Assets == nil {
+		api.Assets = builtAssets()
+	}
+	if api.Access == "" {
+		api.Access = route.AccessRead
+	}
+	if api.Write == "" {
+		api.Write = route.AccessWrite
+	}
+	if api.Socket == "" {
+		api.Socket = api.Access
+	}
+	if api.Changes == nil {
+		api.Changes = new(changes.Changes)
+	}
+}
+
+// makeParts gives each part the options that it uses, and lets it register its routes.
+func (api *API) makeParts() parts {
+	x, now, address := api.Executor, api.Now, api.Address
+	sh := &shell{address: address, assets: api.Assets, secrets: api.Secrets, signOut: api.SignOut, now: now, noScript: api.NoScript,
+		follow: api.Live != nil && !api.NoScript, several: !api.Desk.Alone(), exports: api.Exports != nil,
+		shares: api.Shares != nil && api.Shares.Store != nil}
+	t := &table{shell: sh, access: api.Access, write: api.Write, desk: api.Desk, newCall: api.NewCall}
+	rows := &rowMaker{executor: x, now: now}
+	all := &servers{desk: api.Desk, executor: x, git: api.Git, engineer: api.Engineer, workspaces: api.Workspaces, rows: rows}
+	all.setQuestions()
+	find := &finder{executor: x, find: api.Find, workspaces: api.Workspaces}
+	lines := &timeline.Timelines{Journals: x, Memory: new(timeline.Memory)}
+	moments := &momentMaker{executor: x, git: api.Git, timelines: lines, rows: rows, evidence: api.Evidence, address: address, now: now}
+	tournaments := &tournamentTables{executor: x, git: api.Git}
+	said := &conversation.Talk{Executor: x, Find: api.Find, Names: api.Names, Named: api.Named}
+	if x != nil {
+		said.Prompts = &x.Prompts
+	}
+	talk := &talkParts{address: address, git: api.Git, evidence: api.Evidence, rows: rows, now: now}
+	page := &workspacePages{shell: sh, rows: rows, executor: x, workspaces: api.Workspaces, tournaments: tournaments, live: api.Live,
+		panes: api.allPanes(sh, talk, said), notes: conflictNotes{past: api.Past, now: now}}
+	remarks := &commentPages{shell: sh, executor: x, find: api.Find, workspaces: api.Workspaces, comments: api.Comments, names: api.Names}
+	begun := &imports{executor: x, git: api.Git, live: api.Live, log: api.Log, now: now}
+	looks := &visits{executor: x, log: api.Log, now: now}
+	bisect := &bisectPages{past: api.Past, live: api.Live, workspaces: api.Workspaces, timelines: lines, moments: moments}
+	for _, p := range []part{
+		&welcomePages{ways: api.Ways},
+		sh,
+		&dashboardPages{shell: sh, servers: all, rows: rows, executor: x, workspaces: api.Workspaces, hasKey: api.HasKey},
+		&workspaceForms{shell: sh, servers: all, rows: rows, executor: x, workspaces: api.Workspaces},
+		page,
+		&workspaceActions{executor: x, find: api.Find, workspaces: api.Workspaces},
+		&runPages{finder: find, rows: rows, executor: x, evidence: api.Evidence, tournaments: tournaments, now: now},
+		&timelinePages{executor: x, git: api.Git, workspaces: api.Workspaces, timelines: lines, moments: moments, visits: looks},
+		&timelineActions{shell: sh, executor: x, workspaces: api.Workspaces, past: api.Past, moments: moments, bisect: bisect, visits: looks},
+		bisect,
+		&exportPages{shell: sh, finder: find, rows: rows, executor: x, workspaces: api.Workspaces, exports: api.Exports},
+		&changesPages{address: address, find: api.Find, workspaces: api.Workspaces, changes: api.Changes, seen: api.Seen, comments: remarks},
+		remarks,
+		&outputPages{finder: find, executor: x},
+		&searchPages{servers: all, rows: rows, past: api.Past},
+		&taskPages{servers: all, rows: rows, executor: x, engineer: api.Engineer},
+		&importPages{shell: sh, servers: all, git: api.Git, imports: begun},
+		&repoPages{finder: find, rows: rows, executor: x, find: api.Find, git: api.Git, workspaces: api.Workspaces, sshPort: api.SSHPort},
+		&sourcePages{finder: find, rows: rows, executor: x, find: api.Find, past: api.Past},
+		&branchPages{finder: find, rows: rows, executor: x, past: api.Past},
+		&radarPages{finder: find, executor: x, workspaces: api.Workspaces, past: api.Past, talk: said},
+		&nodePages{rows: rows, executor: x, workspaces: api.Workspaces, machines: api.Machines, cloud: api.Cloud},
+		&settingsPages{credentials: api.Credentials, tokens: api.Tokens, shares: api.Shares, more: api.More},
+		&credentialPages{shell: sh, credentials: api.Credentials},
+		&tokenPages{shell: sh, tokens: api.Tokens},
+		&linkPages{shell: sh, workspaces: api.Workspaces, shares: api.Shares},
+		&sharedPages{shell: sh, executor: x, workspaces: api.Workspaces, shares: api.Shares, evidence: api.Evidence, timelines: lines,
+			moments: moments, talk: talk},
+		&talkForms{shell: sh, executor: x, find: api.Find, workspaces: api.Workspaces, talk: said, memory: &talk.memory, page: page},
+		&talkPages{finder: find, executor: x, workspaces: api.Workspaces, parts: talk},
+		&fileForms{shell: sh, files: api.Files, page: page},
+	} {
+		p.register(t)
+	}
+	if api.Live != nil {
+		api.Live.Render, api.Live.Access = t.render, api.Socket
+	}
+	if api.Desk != nil {
+		gather.New(api.Desk, viewQuestion, t.viewHere)
+	}
+	return parts{shell: sh, table: t, imports: begun, searches: &bisect.searches, visits: looks}
+}
+
+// allPanes returns the panes of the page of a workspace, the conversation first.
+func (api *API) allPanes(sh *shell, talk *talkParts, said *conversation.Talk) []Pane {
+	x := api.Executor
+	list := []Pane{
+		talkPane{parts: talk, executor: x, talk: said, live: api.Live, budget: api.Budget},
+		shellPane{shell: sh, executor: x},
+		previewPane{executor: x, evidence: api.Evidence, address: api.Address, now: api.Now},
+		activityPane{executor: x, workspaces: api.Workspaces},
+	}
+	if api.Files != nil {
+		list = slices.Insert(list, 2, Pane(filesPane{executor: x, files: api.Files, address: api.Address}))
+	}
+	for _, p := range api.Panes {
+		if i := slices.IndexFunc(list, func(built Pane) bool { return built.Name() == p.Name() }); i >= 0 {
+			list[i] = p
+		} else {
+			list = append(list, p)
+		}
+	}
+	return list
 }
 
 // Routes returns the routes of the pages.
 func (api *API) Routes() []route.Route {
-	api.setUp()
-	rows := []route.Route{
-		{Method: "GET", Pattern: "/{$}", Access: route.AccessPublic,
-			Summary: "The first page, with the ways to sign in", Media: route.MediaHTML,
-			Handle: api.page(api.welcome)},
-		{Method: "GET", Pattern: assetsPath + "{file}", Access: route.AccessPublic,
-			Summary: "Style sheets and scripts of pages", Media: route.MediaBytes,
-			Handle: api.asset},
-	}
-	for _, v := range api.builders {
-		rows = append(rows, route.Route{Method: "GET", Pattern: v.pattern, Access: api.Access, Summary: v.summary,
-			Media: route.MediaHTML, Strangers: v.strangers(), Handle: api.page(v.build)})
-	}
-	form := func(pattern, summary string, handle func(c *route.Call) error) {
-		rows = append(rows, route.Route{Method: "POST", Pattern: pattern, Access: api.Write, Summary: summary,
-			Media: route.MediaHTML,
-			Body:  formBody, Handle: handle})
-	}
-	form("/dashboard/ask", "Ask an agent, by the form of the dashboard", api.ask)
-	form("/workspaces/new", "Begin a workspace, by its form", api.createWorkspace)
-	form("/workspaces/warm", "Prepare for a new workspace while its prompt is typed", api.warmRepo)
-	form("/workspaces/{workspace}/warm", "Wake a workspace while a prompt is typed", api.warmWorkspace)
-	form("/workspaces/{workspace}/stop", "Stop a workspace, by its page", api.stopWorkspace)
-	form("/workspaces/{workspace}/restart", "Start a workspace again, by its page", api.restartWorkspace)
-	form("/workspaces/{workspace}/delete", "Delete a workspace, by its page", api.deleteWorkspace)
-	form("/workspaces/{workspace}/privacy", "Make a workspace private or show it, by its page", api.setPrivacy)
-	form("/workspaces/{workspace}/command", "Run a command in a workspace, by its page", api.command)
-	form("/workspaces/{workspace}/timeline/{action}", "Go back, go on, run again, take or search from a command, by the timeline", api.timelineAction)
-	form("/workspaces/{workspace}/export", "Make a link to the export of a run, by the page of the workspace", api.linkExport)
-	form("/workspaces/{workspace}/changes/{action}", "Mark changes as viewed or looked at, by their page", api.markChanges)
-	form("/workspaces/{workspace}/review/{action}", "Comment on lines, answer, resolve and send, by the page of changes", api.changeComments)
-	form("/workspaces/{workspace}/runs/{run}/{action}", "Stop, retry or answer a run, by its page", api.runAction)
-	form("/tasks/{task}/{action}", "Retry or end a task, by its page", api.taskAction)
-	form("/repos", "Import or create a repository, by the form of the list", api.importRepo)
-	form("/repos/{repo}/refresh", "Refresh a base from its upstream, by its page", api.refreshRepo)
-	form("/repos/{repo}/radar/tell", "Tell the agent of a branch of a conflict, by the page of the radar", api.tellAgent)
-	form("/settings/appearance", "Choose theme and density, by the form of the settings", api.saveAppearance)
-	form(credentialsPath, "Store credentials, by their page", api.setCredentials)
-	form(credentialsPath+"/{credential}/{action}", "Try, switch or remove a credential, by its page", api.credentialAction)
-	form("/workspaces/{workspace}/share", "Make a link for people who do not sign in, by its form", api.shareWorkspace)
-	form(linksPath+"/{share}/revoke", "Revoke such a link, by the page of links", api.revokeLink)
-	form(tokensPath, "Make a token for the person, by the page of tokens", api.makeToken)
-	form(tokensPath+"/{token}/revoke", "Revoke a token, by its page", api.revokeToken)
-	rows = append(rows, route.Route{Method: "GET", Pattern: "/workspaces/{workspace}/changes/picture", Access: api.Access,
-		Summary: "A picture of a commit, for the page of changes", Media: route.MediaBytes, Handle: api.changePicture})
-	rows = append(rows, route.Route{Method: "GET", Pattern: "/workspaces/{workspace}/runs/{run}/output/file", Access: api.Access,
-		Summary: "The whole output of a step, as a file for people", Media: route.MediaBytes, Handle: api.sendOutput})
-	rows = append(rows, api.sharedRoutes()...)
-	rows = append(rows, api.talkRoutes()...)
-	rows = append(rows, api.fileRoutes()...)
-	rows = append(rows, api.exportRoutes()...)
+	rows := slices.Clone(api.parts().table.routes)
 	if api.Live != nil {
 		rows = append(rows, api.Live.Routes()...)
 	}
 	return rows
 }
 
-// formBody limits the body of a form, in bytes.
-const formBody = 2 << 20
+// Reply answers with a page of another package, in the shell.
+func (api *API) Reply(c *route.Call, p *Page) error { return api.parts().shell.write(c, p) }
 
-// page returns the handler of a page.
-func (api *API) page(build builder) func(c *route.Call) error {
-	return func(c *route.Call) error {
-		p, err := api.build(c, build)
-		if err != nil {
-			return err
-		}
-		return api.write(c, p)
+// Named updates the open pages of a caller, after the name of one of its sessions has changed.
+func (api *API) Named(c record.Caller) {
+	if api.Live != nil {
+		api.Live.Hub.Wake(live.CallerTopic(c))
 	}
 }
 
-// build makes a page, which names the servers that it lacks.
-func (api *API) build(c *route.Call, build builder) (*Page, error) {
-	ctx, lack := gather.Collect(c.R.Context())
-	c.R = c.R.WithContext(ctx)
-	p, err := build(c)
-	if err == nil {
-		p.Missing = lack.Names()
-	}
-	return p, err
-}
-
-// render returns the view of the page at a path, for package live.
-func (api *API) render(c *route.Call, at *url.URL) (live.View, error) {
-	return api.renderHere(c, at, api.viewElsewhere)
-}
-
-// renderHere returns the view of the page at a path. elsewhere, if it is not nil, may make it first.
-func (api *API) renderHere(c *route.Call, at *url.URL, elsewhere func(c *route.Call, pattern string) (live.View, bool, error)) (live.View, error) {
-	for _, v := range api.builders {
-		values, ok := match(v.pattern, strings.TrimPrefix(at.EscapedPath(), api.Address))
-		if !ok {
-			continue
-		}
-		call := *c
-		call.R = c.R.Clone(context.WithValue(c.R.Context(), following{}, true))
-		call.R.URL, call.R.Method, call.R.Pattern = at, http.MethodGet, v.pattern
-		for name, value := range values {
-			call.R.SetPathValue(name, value)
-		}
-		if elsewhere != nil {
-			if view, is, err := elsewhere(&call, v.pattern); is {
-				return view, err
-			}
-		}
-		p, err := api.build(&call, v.build)
-		if err != nil {
-			return live.View{}, err
-		}
-		if _, err := api.fill(&call, p); err != nil {
-			return live.View{}, err
-		}
-		return live.View{Title: p.FullTitle(), Topics: p.Topics, Beat: p.Beat, Fragments: p.fragments}, nil
-	}
-	return live.View{}, route.NotFound("page", at.Path)
-}
-
-// following is the key of contexts in which a page is made for the tabs that follow it, which take its fragments alone.
-type following struct{}
-
-// match returns the values of the wildcards of a pattern in a path that is still escaped. A pattern without a wildcard wins over one with a
-// wildcard, because it comes first in the table.
-func match(pattern, path string) (map[string]string, bool) {
-	want, have := strings.Split(pattern, "/"), strings.Split(path, "/")
-	if len(want) != len(have) {
-		return nil, false
-	}
-	values := map[string]string{}
-	for i := range want {
-		name, isWild := strings.CutPrefix(want[i], "{")
-		if !isWild {
-			if want[i] != have[i] {
-				return nil, false
-			}
-			continue
-		}
-		value, err := url.PathUnescape(have[i])
-		if err != nil || value == "" {
-			return nil, false
-		}
-		values[strings.TrimSuffix(name, "}")] = value
-	}
-	return values, true
+// Close ends the imports and searches that are in progress, and waits for their end.
+func (api *API) Close() {
+	p := api.parts()
+	p.imports.stop()
+	p.searches.stop()
+	p.visits.stop()
+	p.imports.work.Wait()
+	p.searches.work.Wait()
+	p.visits.work.Wait()
 }
 
 // see answers a form with the page that shows its result.
-func (api *API) see(c *route.Call, path string) error {
+func see(c *route.Call, path string) error {
 	c.W.Header().Set("Cache-Control", "no-store")
 	http.Redirect(c.W, c.R, c.Prefix()+path, http.StatusSeeOther)
 	return nil
@@ -395,14 +328,4 @@ func readForm(c *route.Call) error {
 		return route.NewProblem(route.KindInvalid, "cannot read the form: %v", err)
 	}
 	return nil
-}
-
-// Close ends the imports and searches that are in progress, and waits for their end.
-func (api *API) Close() {
-	api.imports.stop()
-	api.searches.stop()
-	api.visits.stop()
-	api.imports.work.Wait()
-	api.searches.work.Wait()
-	api.visits.work.Wait()
 }

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/gateway/live"
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gateway/workspace"
@@ -69,42 +69,40 @@ type bootLine struct {
 	Bad  bool
 }
 
-// panes returns all panes, the conversation first.
-func (api *API) panes() []Pane {
-	list := []Pane{talkPane{api}, shellPane{api}, previewPane{api}, activityPane{api}}
-	if api.Files != nil {
-		list = slices.Insert(list, 2, Pane(filesPane{api}))
-	}
-	for _, p := range api.Panes {
-		found := false
-		for i := range list {
-			if list[i].Name() == p.Name() {
-				list[i], found = p, true
-			}
-		}
-		if !found {
-			list = append(list, p)
-		}
-	}
-	return list
+// workspacePages serves the pages of workspaces.
+type workspacePages struct {
+	shell       *shell
+	rows        *rowMaker
+	executor    *executor.Executor
+	workspaces  *workspace.Workspaces
+	tournaments *tournamentTables
+	live        *live.API
+	panes       []Pane
+	notes       conflictNotes
 }
 
-func (api *API) workspacePage(c *route.Call) (*Page, error) { return api.workspacePageWith(c, nil) }
+func (h *workspacePages) register(t *table) {
+	t.page("/workspaces/{workspace}", "A workspace: conversation, shell, files, preview and activity", h.workspacePage)
+}
+
+func (h *workspacePages) workspacePage(c *route.Call) (*Page, error) {
+	return h.workspacePageWith(c, nil)
+}
 
 // workspacePageWith returns the page of a workspace. set sets the mistakes of its forms, and is nil usually.
-func (api *API) workspacePageWith(c *route.Call, set func(*Page)) (*Page, error) {
+func (h *workspacePages) workspacePageWith(c *route.Call, set func(*Page)) (*Page, error) {
 	ctx := c.R.Context()
-	s, st, err := api.Workspaces.Named(ctx, c.Who, c.R.PathValue("workspace"))
+	s, st, err := h.workspaces.Named(ctx, c.Who, c.R.PathValue("workspace"))
 	if err != nil {
 		return nil, err
 	}
-	d := &workData{workspaceRow: api.workspaceRow(c, s), MayChange: c.Who.CheckChangeCaller(st) == nil}
-	d.Owns = api.Workspaces.Privacy != nil && d.MayChange && s.Owner.ID != "" && (c.Who.Admin() || s.Owner.ID == c.Who.Subject)
-	d.Present = api.present(c.Who, s)
-	d.Conflict = api.notes.of(c, api, s)
-	d.Visit = isVisit(api.Executor.OfCaller(s.Caller))
+	d := &workData{workspaceRow: h.rows.workspaceRow(c, s), MayChange: c.Who.CheckChangeCaller(st) == nil}
+	d.Owns = h.workspaces.Privacy != nil && d.MayChange && s.Owner.ID != "" && (c.Who.Admin() || s.Owner.ID == c.Who.Subject)
+	d.Present = present(h.live, c.Who, s)
+	d.Conflict = h.notes.of(c, s)
+	d.Visit = isVisit(h.executor.OfCaller(s.Caller))
 	if !s.Status.Serves() {
-		events, err := api.Workspaces.BootLog(ctx, s)
+		events, err := h.workspaces.BootLog(ctx, s)
 		if err != nil {
 			return nil, err
 		}
@@ -112,11 +110,11 @@ func (api *API) workspacePageWith(c *route.Call, set func(*Page)) (*Page, error)
 			d.Boot = append(d.Boot, bootLineOf(e))
 		}
 	}
-	row := api.runRow(ctx, c.Who, s.LastRun)
+	row := h.rows.runRow(ctx, c.Who, s.LastRun)
 	d.Run = &row
 	p := &Page{Title: s.Name, Nav: "workspaces", Template: "workspace", Data: d, Layout: "full",
 		Topics: []string{live.CallerTopic(s.Caller)}, Refresh: 10}
-	if d.Tournaments, err = api.tournamentsFrom(ctx, c.Who, s); err != nil {
+	if d.Tournaments, err = h.tournaments.tournamentsFrom(ctx, c.Who, s); err != nil {
 		return nil, err
 	}
 	for _, t := range d.Tournaments {
@@ -125,29 +123,29 @@ func (api *API) workspacePageWith(c *route.Call, set func(*Page)) (*Page, error)
 	if row.Kind == "ask" {
 		p.Needs = 1 // in the title of the tab, which may be behind others
 	}
-	if p.api, p.call = api, c; set != nil {
+	if p.shell, p.call = h.shell, c; set != nil {
 		set(p)
 	}
 	if s.Status == workspace.Stopping || s.Status == workspace.Creating || s.Status == workspace.Pending {
 		p.Beat = time.Second // containers have no events of their own
 	}
-	return p, api.showPanes(c, p, d, s)
+	return p, h.showPanes(c, p, d, s)
 }
 
 // present returns the other people with an open page of a workspace.
-func (api *API) present(who route.Who, s workspace.Workspace) []string {
-	if api.Live == nil {
+func present(tabs *live.API, who route.Who, s workspace.Workspace) []string {
+	if tabs == nil {
 		return nil
 	}
-	return slices.DeleteFunc(api.Live.Hub.Present(live.CallerTopic(s.Caller)),
+	return slices.DeleteFunc(tabs.Hub.Present(live.CallerTopic(s.Caller)),
 		func(name string) bool { return name == who.Name || name == who.Subject })
 }
 
 // showPanes makes the conversation, and the pane that the parameter pane names.
-func (api *API) showPanes(c *route.Call, p *Page, d *workData, s workspace.Workspace) error {
+func (h *workspacePages) showPanes(c *route.Call, p *Page, d *workData, s workspace.Workspace) error {
 	wanted := c.R.URL.Query().Get("pane")
 	right := paneShell
-	all := api.panes()
+	all := h.panes
 	for _, pane := range all {
 		if pane.Name() == wanted && wanted != paneChat {
 			right = wanted
@@ -177,71 +175,4 @@ func (api *API) showPanes(c *route.Call, p *Page, d *workData, s workspace.Works
 		}
 	}
 	return nil
-}
-
-func (api *API) stopWorkspace(c *route.Call) error {
-	id := c.R.PathValue("workspace")
-	if _, err := api.Workspaces.Stop(c.R.Context(), c.Who, id); err != nil {
-		return err
-	}
-	return api.see(c, workspacePath(id))
-}
-
-func (api *API) restartWorkspace(c *route.Call) error {
-	r, err := api.Workspaces.Restart(c.R.Context(), c.Who, c.R.PathValue("workspace"))
-	if err != nil {
-		return err
-	}
-	return api.see(c, workspacePath(r.Caller.Slug()))
-}
-
-func (api *API) deleteWorkspace(c *route.Call) error {
-	if _, err := api.Workspaces.Delete(c.R.Context(), c.Who, c.R.PathValue("workspace")); err != nil {
-		return err
-	}
-	return api.see(c, "/workspaces")
-}
-
-// setPrivacy makes a workspace private, or shows it.
-func (api *API) setPrivacy(c *route.Call) error {
-	if err := readForm(c); err != nil {
-		return err
-	}
-	s, err := api.Workspaces.SetPrivate(c, c.R.PathValue("workspace"), formText(c, "private", 1) != "")
-	if err != nil {
-		return err
-	}
-	return api.see(c, workspacePath(s.ID))
-}
-
-// command runs a command as a run of its own.
-func (api *API) command(c *route.Call) error {
-	if err := readForm(c); err != nil {
-		return err
-	}
-	s, err := api.Workspaces.Changeable(c.R.Context(), c.Who, c.R.PathValue("workspace"))
-	if err != nil {
-		return err
-	}
-	text := formText(c, "command", 64<<10)
-	if text == "" {
-		return route.NewProblem(route.KindInvalid, "the command is empty")
-	}
-	r := record.Request{Caller: s.Caller, Repo: s.Repository, Command: &record.Command{Shell: text}}
-	if err := api.Find.Bind(c.R.Context(), c.Who, &r); err != nil {
-		return err
-	}
-	_, err = api.Executor.Submit(c.R.Context(), r)
-	if err != nil {
-		return err
-	}
-	return api.see(c, workspacePath(s.ID)+"?pane="+paneShell)
-}
-
-// orSee returns err, or shows the workspace.
-func (api *API) orSee(c *route.Call, err error, s workspace.Workspace) error {
-	if err != nil {
-		return err
-	}
-	return api.see(c, workspacePath(s.ID)+"?pane="+paneChat)
 }

@@ -5,22 +5,12 @@ import (
 	"net/url"
 	"slices"
 
-	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/gateway/live"
-	"github.com/ramus-dev/ramus/gateway/render"
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gateway/workspace"
 	"github.com/ramus-dev/ramus/gitd"
 )
-
-// workspaceRow is a workspace in a list. All texts are clean.
-type workspaceRow struct {
-	workspace.Workspace
-	Path, RepoPath, By string
-	LastTitle          string
-	LastBadge          Badge
-	Verdict            *Badge
-}
 
 // listData is the data of the list of workspaces.
 type listData struct {
@@ -37,7 +27,22 @@ type listData struct {
 // pageRows is the number of rows of a page of a list.
 const pageRows = 50
 
-func (api *API) workspaceList(c *route.Call) (*Page, error) {
+// workspaceForms serves the list of workspaces and the form for a new one.
+type workspaceForms struct {
+	shell      *shell
+	servers    *servers
+	rows       *rowMaker
+	executor   *executor.Executor
+	workspaces *workspace.Workspaces
+}
+
+func (h *workspaceForms) register(t *table) {
+	t.page("/workspaces", "The workspaces that a person may see", h.workspaceList)
+	t.page("/workspaces/new", "The form for a new workspace", h.workspaceForm)
+	t.form("/workspaces/new", "Begin a workspace, by its form", h.createWorkspace)
+}
+
+func (h *workspaceForms) workspaceList(c *route.Call) (*Page, error) {
 	ctx, q := c.R.Context(), c.R.URL.Query()
 	d := &listData{Repo: q.Get("repo"), State: q.Get("state"), Query: q.Get("q"), Mine: q.Get("mine") == "1",
 		States: workspace.States()}
@@ -49,19 +54,19 @@ func (api *API) workspaceList(c *route.Call) (*Page, error) {
 		return nil, route.NotFound("repository", d.Repo)
 	}
 	var err error
-	if d.Repos, err = api.repoNames(ctx, c.Who); err != nil {
+	if d.Repos, err = h.servers.listRepoNames(ctx, c.Who); err != nil {
 		return nil, err
 	}
 	f := workspace.Filter{Repo: d.Repo, State: workspace.State(d.State), Text: d.Query, After: q.Get("after"), Max: pageRows}
 	if d.Mine {
 		f.Mine = c.Who.Person(gitd.Person{}).Email
 	}
-	list, next, err := api.workspaces(ctx, c.Who, f)
+	list, next, err := h.servers.listWorkspaces(ctx, c.Who, f)
 	if err != nil {
 		return nil, err
 	}
 	for _, s := range list {
-		d.Rows = append(d.Rows, api.workspaceRow(c, s))
+		d.Rows = append(d.Rows, h.rows.workspaceRow(c, s))
 	}
 	turn := func(after string) string {
 		v := url.Values{}
@@ -85,16 +90,6 @@ func (api *API) workspaceList(c *route.Call) (*Page, error) {
 		Topics: []string{live.TopicMe}, Refresh: 30}, nil
 }
 
-func (api *API) workspaceRow(c *route.Call, s workspace.Workspace) workspaceRow {
-	row := workspaceRow{Workspace: s, Path: workspacePath(s.ID), RepoPath: repoPath(s.Repository), By: personName(s.Owner),
-		LastTitle: runTitle(s.LastRun), LastBadge: runBadge(s.LastRun)}
-	row.Title = render.OneLine(render.Clean(s.Title), 200)
-	if s.LastRun.State == record.StateComplete {
-		row.Verdict = api.verdictAt(c.R.Context(), s.LastRun, s.Head)
-	}
-	return row
-}
-
 // newData is the data of the form for a new workspace.
 type newData struct {
 	Wish   workspace.Wish
@@ -104,26 +99,26 @@ type newData struct {
 	Wrong map[string]string
 }
 
-func (api *API) workspaceForm(c *route.Call) (*Page, error) {
+func (h *workspaceForms) workspaceForm(c *route.Call) (*Page, error) {
 	q := c.R.URL.Query()
-	return api.formWith(c, workspace.Wish{Repository: q.Get("repo"), From: q.Get("from"),
+	return h.formWith(c, workspace.Wish{Repository: q.Get("repo"), From: q.Get("from"),
 		Commit: gitd.Hash(q.Get("commit")), Agent: q.Get("agent")}, nil)
 }
 
-func (api *API) formWith(c *route.Call, n workspace.Wish, wrong map[string]string) (*Page, error) {
-	repos, err := api.repoNames(c.R.Context(), c.Who)
+func (h *workspaceForms) formWith(c *route.Call, n workspace.Wish, wrong map[string]string) (*Page, error) {
+	repos, err := h.servers.listRepoNames(c.R.Context(), c.Who)
 	if err != nil {
 		return nil, err
 	}
 	p := &Page{Title: "New workspace", Nav: "new", Template: "workspace_new", Layout: "narrow",
-		Data: &newData{Wish: n, Repos: repos, Agents: api.Executor.AgentNames(), Wrong: wrong}}
+		Data: &newData{Wish: n, Repos: repos, Agents: h.executor.AgentNames(), Wrong: wrong}}
 	if len(wrong) > 0 {
 		p.Status = http.StatusUnprocessableEntity
 	}
 	return p, nil
 }
 
-func (api *API) createWorkspace(c *route.Call) error {
+func (h *workspaceForms) createWorkspace(c *route.Call) error {
 	if err := readForm(c); err != nil {
 		return err
 	}
@@ -140,9 +135,9 @@ func (api *API) createWorkspace(c *route.Call) error {
 	}
 	wrong := n.Check()
 	if len(wrong) == 0 {
-		r, err := api.Workspaces.Create(c.R.Context(), c.Who, n)
+		r, err := h.workspaces.Create(c.R.Context(), c.Who, n)
 		if err == nil {
-			return api.see(c, workspacePath(r.Caller.Slug()))
+			return see(c, workspacePath(r.Caller.Slug()))
 		}
 		text, ok := fieldProblem(err, c.Who)
 		if !ok {
@@ -154,9 +149,9 @@ func (api *API) createWorkspace(c *route.Call) error {
 		}
 		wrong = map[string]string{field: text}
 	}
-	p, err := api.formWith(c, n, wrong)
+	p, err := h.formWith(c, n, wrong)
 	if err != nil {
 		return err
 	}
-	return api.write(c, p)
+	return h.shell.write(c, p)
 }
