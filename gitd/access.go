@@ -105,15 +105,6 @@ func (a access) env() []string {
 	return []string{"GIT_PROTOCOL=" + a.protocol}
 }
 
-// validProtocol returns the value of GIT_PROTOCOL for the one that a client sent.
-func validProtocol(p string) string {
-	switch p {
-	case "version=0", "version=1", "version=2":
-		return p
-	}
-	return ""
-}
-
 // refusalOf returns the reason why the grant does not allow a command, or "".
 func (a access) refusalOf(c protocol.Command) string {
 	if CheckRef(c.Ref) != nil {

@@ -180,7 +180,7 @@ func (s *Server) serveGit(ctx context.Context, w *httpReply, r *http.Request, wh
 		return err
 	}
 	a.leaked, a.options = leaked, write && outside && s.takesOptions(a)
-	a = s.negotiate(ctx, a, validProtocol(r.Header.Get("Git-Protocol")), write)
+	a = s.negotiate(ctx, a, protocol.ValidVersion(r.Header.Get("Git-Protocol")), write)
 	if verb == "info/refs" {
 		return s.serveAdvert(ctx, a, w, r, service)
 	}

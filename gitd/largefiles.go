@@ -18,6 +18,7 @@ import (
 	"github.com/ramus-dev/ramus/gitd/lfs"
 	"github.com/ramus-dev/ramus/gitd/object"
 	"github.com/ramus-dev/ramus/gitd/pack"
+	"github.com/ramus-dev/ramus/gitd/sshd"
 )
 
 // Git LFS is served at /NAME.git/info/lfs. A client sends a batch with the objects that it wants or has, and gets the
@@ -413,7 +414,7 @@ func writeFault(w http.ResponseWriter, status int, text string) {
 	_, _ = w.Write(body) // the client may be gone
 }
 
-// lfsTokenLife is how long the token of [sshFront.authenticateLFS] is valid.
+// lfsTokenLife is how long the token of [Server.authenticateLFS] is valid.
 const lfsTokenLife = 30 * time.Minute
 
 // authenticateLFS answers git-lfs-authenticate. It writes the URL of the Git LFS server and a token for it, with the
@@ -451,25 +452,25 @@ func (s *Server) authenticateLFS(a access, g Grant, operation string, out clone.
 	return writeWhole(out, append(text, '\n'))
 }
 
-// authenticateLFS runs git-lfs-authenticate. args are a path and an operation.
-func (f *sshFront) authenticateLFS(ctx context.Context, v *sshSession, args string, say func(string, ...any) uint32) uint32 {
+// serveLFSLogin runs git-lfs-authenticate. args are a path and an operation.
+func (s *Server) serveLFSLogin(ctx context.Context, v *sshd.Session, args string) uint32 {
 	i := strings.LastIndexByte(args, ' ')
 	if i < 0 {
-		return say("git-lfs-authenticate needs a repository and an operation")
+		return v.Refuse("git-lfs-authenticate needs a repository and an operation")
 	}
-	path, ok := unquoteWord(args[:i])
-	operation, _ := unquoteWord(args[i+1:])
+	path, ok := sshd.UnquoteWord(args[:i])
+	operation, _ := sshd.UnquoteWord(args[i+1:])
 	if !ok || operation != lfs.Download && operation != lfs.Upload {
-		return say("git-lfs-authenticate: the operation is download or upload")
+		return v.Refuse("git-lfs-authenticate: the operation is download or upload")
 	}
 	write := operation == lfs.Upload
-	a, code := f.locate(ctx, v, strings.TrimPrefix(path, "/"), write, say)
+	a, code := s.locateForSSH(ctx, v, strings.TrimPrefix(path, "/"), write)
 	if code != 0 {
 		return code
 	}
-	if err := f.server.authenticateLFS(a, a.grant, operation, sshAnswer{v.ch}); err != nil {
-		f.server.log().Info("git-lfs-authenticate failed", "repo", a.name, "subject", a.grant.Subject, "err", err)
-		return say("%s", object.ClientText(err, "git-lfs-authenticate failed on the server"))
+	if err := s.authenticateLFS(a, a.grant, operation, sshAnswer{v.Channel}); err != nil {
+		s.log().Info("git-lfs-authenticate failed", "repo", a.name, "subject", a.grant.Subject, "err", err)
+		return v.Refuse("%s", object.ClientText(err, "git-lfs-authenticate failed on the server"))
 	}
 	return 0
 }

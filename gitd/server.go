@@ -13,6 +13,7 @@ import (
 	"github.com/ramus-dev/ramus/gitd/clone"
 	"github.com/ramus-dev/ramus/gitd/gitcmd"
 	"github.com/ramus-dev/ramus/gitd/grant"
+	"github.com/ramus-dev/ramus/gitd/sshd"
 	"github.com/ramus-dev/ramus/internal/redact"
 )
 
@@ -29,7 +30,7 @@ type Server struct {
 	// because revoking all grants must not invalidate every manifest. Empty means a key in memory only.
 	BaseKeyFile string
 	// Workspaces serves people who log in over SSH by the name of a workspace. Nil means that there are none.
-	Workspaces Workspaces
+	Workspaces sshd.Workspaces
 	// AuthorizedKeys is an authorized_keys file for SSH, read at each login.
 	// Empty means nobody may log in by SSH.
 	AuthorizedKeys string
@@ -70,7 +71,7 @@ type Server struct {
 	// PassSSH is called before a session of SSH is served. It returns a connection to [Server.ServePassedSSH] of the server that
 	// has its repository, or nil if this one has it. A push counts until ctx ends. Nil means that this server serves all. It may
 	// be set like LFS.
-	PassSSH func(ctx context.Context, t SSHTarget) (net.Conn, error)
+	PassSSH func(ctx context.Context, t sshd.Target) (net.Conn, error)
 	// Expect is called for a push by a person, with or without options (git push -o), that the server is about to take, with
 	// the refs that it wants to make or move. The result is called when that is done or has failed. A nil result is not
 	// called, and an error refuses the push. Nil means that no push may have options. It may be set like LFS.

@@ -19,6 +19,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/workspace"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/gitd/object"
+	"github.com/ramus-dev/ramus/gitd/sshd"
 )
 
 // Headers of a connection for a session of SSH.
@@ -31,7 +32,7 @@ const (
 )
 
 // PassSSH is [gitd.Server.PassSSH]. A session waits while its repository moves.
-func (f *Front) PassSSH(ctx context.Context, t gitd.SSHTarget) (net.Conn, error) {
+func (f *Front) PassSSH(ctx context.Context, t sshd.Target) (net.Conn, error) {
 	if t.Passed { // the gate was passed with the connection
 		return nil, nil
 	}
@@ -82,7 +83,7 @@ func (f *Front) PassSSH(ctx context.Context, t gitd.SSHTarget) (net.Conn, error)
 }
 
 // dialSSH connects to the SSH server of another replica. The connection outlives ctx.
-func (f *Front) dialSSH(ctx context.Context, to ownership.Replica, repo string, t gitd.SSHTarget) (net.Conn, error) {
+func (f *Front) dialSSH(ctx context.Context, to ownership.Replica, repo string, t sshd.Target) (net.Conn, error) {
 	asking, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	late := time.AfterFunc(f.Patience, cancel) // the other replica may hold the gate
 	gone := context.AfterFunc(ctx, cancel)

@@ -17,6 +17,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gateway/workspace"
 	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/gitd/sshd"
 )
 
 // exitFailed is the exit status if ramus itself failed, as that of `ramus exec`.
@@ -30,11 +31,11 @@ type Door struct {
 	Log  *slog.Logger
 }
 
-var _ gitd.Workspaces = (*Door)(nil)
+var _ sshd.Workspaces = (*Door)(nil)
 
 // OpenWorkspace returns the caller of a user's name: its id, "run:ID" or the name of its workspace. The name is never
 // completed, since the names of git's users are free.
-func (d *Door) OpenWorkspace(_ context.Context, user string, grant func(repo string) (gitd.Grant, bool)) gitd.Workspace {
+func (d *Door) OpenWorkspace(_ context.Context, user string, grant func(repo string) (gitd.Grant, bool)) sshd.Workspace {
 	name := user
 	if of, ok := workspace.CallerOf(user); ok {
 		name = of.String()
@@ -65,7 +66,7 @@ type space struct {
 }
 
 // Run runs a command, or shows a terminal.
-func (s *space) Run(ctx context.Context, session gitd.ShellSession) uint32 {
+func (s *space) Run(ctx context.Context, session sshd.ShellSession) uint32 {
 	code, err := s.run(ctx, session)
 	if err != nil {
 		fmt.Fprintf(session.Err, "ramus: %s\r\n", route.AsProblem(err, s.who).Detail)
@@ -74,7 +75,7 @@ func (s *space) Run(ctx context.Context, session gitd.ShellSession) uint32 {
 	return uint32(code)
 }
 
-func (s *space) run(ctx context.Context, session gitd.ShellSession) (int, error) {
+func (s *space) run(ctx context.Context, session sshd.ShellSession) (int, error) {
 	r := record.Request{Caller: s.caller, Repo: s.repo, Asker: s.person, Permit: s.who.CheckRun}
 	switch {
 	case session.TTY == nil && session.Command == "":
@@ -108,7 +109,7 @@ func (s *space) running() string {
 }
 
 // show connects a session with a terminal until its program, or the session, ends.
-func (s *space) show(ctx context.Context, t *shell.Shell, session gitd.ShellSession) (int, error) {
+func (s *space) show(ctx context.Context, t *shell.Shell, session sshd.ShellSession) (int, error) {
 	v, err := t.View(terminal.ViewOptions{Person: s.person, Have: -1,
 		Size: terminal.Size{Rows: session.TTY.Rows, Cols: session.TTY.Cols}})
 	if err != nil {

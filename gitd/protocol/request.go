@@ -230,3 +230,12 @@ func Capabilities(advert []byte, all bool) ([]byte, error) {
 		b = AppendLine(b, text, "\n")
 	}
 }
+
+// ValidVersion returns the value of GIT_PROTOCOL for the one that a client sent. Returns "" for an unknown one.
+func ValidVersion(sent string) string {
+	switch sent {
+	case "version=0", "version=1", "version=2":
+		return sent
+	}
+	return ""
+}

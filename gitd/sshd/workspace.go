@@ -1,4 +1,4 @@
-package gitd
+package sshd
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 type Workspaces interface {
 	// OpenWorkspace returns the workspace of a user's name, or nil if there is none that the key may write to. grant
 	// returns the grant of the key for a repository, and false if it has none.
-	OpenWorkspace(ctx context.Context, user string, grant func(repo string) (Grant, bool)) Workspace
+	OpenWorkspace(ctx context.Context, user string, grant func(repo string) (grant.Grant, bool)) Workspace
 }
 
 // Workspace is a workspace as one person sees it.
@@ -47,25 +47,25 @@ type TTY struct {
 }
 
 // workspace returns the workspace of a login, or nil.
-func (f *sshFront) workspace(ctx context.Context, login *gossh.ServerConn) Workspace {
+func (s *Server) workspace(ctx context.Context, login *gossh.ServerConn) Workspace {
 	who, ok := login.Permissions.ExtraData[identityKey{}].(grant.AuthorizedKey)
-	if f.server.Workspaces == nil || !ok || !who.MayShell() {
+	if s.Workspaces == nil || !ok || !who.MayShell() {
 		return nil
 	}
-	return f.server.Workspaces.OpenWorkspace(ctx, login.User(), who.Grant)
+	return s.Workspaces.OpenWorkspace(ctx, login.User(), who.Grant)
 }
 
 // runWorkspace runs a command in a workspace, or serves its files.
-func (v *sshSession) runWorkspace(ctx context.Context, space Workspace, line string) uint32 {
+func (v *Session) runWorkspace(ctx context.Context, space Workspace, line string) uint32 {
 	if v.subsystem != "" {
-		if err := space.Files(ctx, v.ch); err != nil {
-			io.WriteString(v.ch.Stderr(), "ramus: "+err.Error()+"\n")
+		if err := space.Files(ctx, v.Channel); err != nil {
+			io.WriteString(v.Channel.Stderr(), "ramus: "+err.Error()+"\n")
 			return 1
 		}
 		return 0
 	}
-	return space.Run(ctx, ShellSession{Command: line, TTY: v.tty, Resized: v.resized, In: v.ch, Out: v.ch,
-		Err: v.ch.Stderr()})
+	return space.Run(ctx, ShellSession{Command: line, TTY: v.tty, Resized: v.resized, In: v.Channel, Out: v.Channel,
+		Err: v.Channel.Stderr()})
 }
 
 // ptyRequest is the payload of RFC 4254, section 6.2.
@@ -76,7 +76,7 @@ type ptyRequest struct {
 }
 
 // takeTTY takes the terminal of a session, or a later size of it.
-func (v *sshSession) takeTTY(req *gossh.Request) bool {
+func (v *Session) takeTTY(req *gossh.Request) bool {
 	switch req.Type {
 	case "pty-req":
 		var p ptyRequest
@@ -101,8 +101,8 @@ func (v *sshSession) takeTTY(req *gossh.Request) bool {
 }
 
 // forward serves a connection to a port of a workspace.
-func (f *sshFront) forward(ctx context.Context, login *gossh.ServerConn, newCh gossh.NewChannel, conn *sshConn) {
-	ctx, leave, err := f.sessions.Enter(ctx)
+func (s *Server) forward(ctx context.Context, login *gossh.ServerConn, newCh gossh.NewChannel, own *conn) {
+	ctx, leave, err := s.sessions.Enter(ctx)
 	if err != nil {
 		newCh.Reject(gossh.ResourceShortage, "the server is shutting down")
 		return
@@ -115,7 +115,7 @@ func (f *sshFront) forward(ctx context.Context, login *gossh.ServerConn, newCh g
 		OriginPort uint32
 	}
 	who, _ := login.Permissions.ExtraData[identityKey{}].(grant.AuthorizedKey)
-	far, err := f.pass(ctx, SSHTarget{User: login.User(), Passed: conn.passed, Key: who.Key, From: conn.RemoteAddr()}, login.User())
+	far, err := s.pass(ctx, Target{User: login.User(), Passed: own.passed, Key: who.Key, From: own.RemoteAddr()}, login.User())
 	if err != nil {
 		newCh.Reject(gossh.ConnectionFailed, "the server of the workspace does not answer; try again in a moment")
 		return
@@ -125,7 +125,7 @@ func (f *sshFront) forward(ctx context.Context, login *gossh.ServerConn, newCh g
 		passForward(ctx, far, newCh)
 		return
 	}
-	space := f.workspace(ctx, login)
+	space := s.workspace(ctx, login)
 	if space == nil || gossh.Unmarshal(newCh.ExtraData(), &p) != nil {
 		newCh.Reject(gossh.Prohibited, "there is no workspace of this name, or it is not open to your key")
 		return
@@ -136,11 +136,11 @@ func (f *sshFront) forward(ctx context.Context, login *gossh.ServerConn, newCh g
 		newCh.Reject(gossh.Prohibited, "only ports of the workspace itself can be reached")
 		return
 	}
-	if !conn.beginSession() {
+	if !own.beginSession() {
 		newCh.Reject(gossh.ResourceShortage, "too many sessions on one connection")
 		return
 	}
-	defer conn.endSession(f.server.limits.Idle)
+	defer own.endSession(s.Idle)
 	to, err := space.Dial(ctx, int(p.Port))
 	if err != nil {
 		newCh.Reject(gossh.ConnectionFailed, "nothing listens at port "+strconv.Itoa(int(p.Port)))
@@ -175,9 +175,9 @@ func (f *sshFront) forward(ctx context.Context, login *gossh.ServerConn, newCh g
 }
 
 // forwardHandler returns the handler of "direct-tcpip" channels.
-func (f *sshFront) forwardHandler(ctx context.Context) ssh.ChannelHandler {
+func (s *Server) forwardHandler(ctx context.Context) ssh.ChannelHandler {
 	return func(_ *ssh.Server, login *gossh.ServerConn, ch gossh.NewChannel, c ssh.Context) {
-		conn, _ := c.Value(f).(*sshConn)
-		f.forward(ctx, login, ch, conn)
+		own, _ := c.Value(s).(*conn)
+		s.forward(ctx, login, ch, own)
 	}
 }

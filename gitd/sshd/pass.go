@@ -1,4 +1,4 @@
-package gitd
+package sshd
 
 import (
 	"context"
@@ -20,8 +20,8 @@ import (
 // authorized keys, and asks for no signature, because the connection comes from a server that knows the secret of all.
 // Nothing of the client's agent is passed on.
 
-// SSHTarget is what a session of SSH is for.
-type SSHTarget struct {
+// Target is what a session of SSH is for.
+type Target struct {
 	// Repo is the repository of a verb of git. Otherwise it is empty, and User is the name of the login, which may be that of
 	// a workspace.
 	Repo, User string
@@ -35,12 +35,12 @@ type SSHTarget struct {
 }
 
 // targetOf returns the target of a session.
-func (v *sshSession) targetOf(user, line string) SSHTarget {
-	t := SSHTarget{Passed: v.conn.passed, Key: v.who.Key, From: v.conn.RemoteAddr()}
-	verb, path, ok := parseSSHCommand(line)
+func (v *Session) targetOf(user, line string) Target {
+	t := Target{Passed: v.conn.passed, Key: v.Who.Key, From: v.conn.RemoteAddr()}
+	verb, path, ok := ParseCommand(line)
 	if verb == "git-lfs-authenticate" {
 		path, _, _ = strings.Cut(path, " ")
-		if word, quoted := unquoteWord(path); quoted {
+		if word, quoted := UnquoteWord(path); quoted {
 			path = word
 		}
 	}
@@ -53,25 +53,25 @@ func (v *sshSession) targetOf(user, line string) SSHTarget {
 }
 
 // pass finds the server for a session. A nil client means this one.
-func (f *sshFront) pass(ctx context.Context, t SSHTarget, user string) (*gossh.Client, error) {
-	if f.server.PassSSH == nil || f.refusal != nil {
+func (s *Server) pass(ctx context.Context, t Target, user string) (*gossh.Client, error) {
+	if s.Pass == nil || s.Refusal != nil {
 		return nil, nil
 	}
-	conn, err := f.server.PassSSH(ctx, t)
-	if err != nil || conn == nil {
+	to, err := s.Pass(ctx, t)
+	if err != nil || to == nil {
 		return nil, err
 	}
-	c, chans, reqs, err := gossh.NewClientConn(conn, "replica", &gossh.ClientConfig{User: user,
-		HostKeyCallback: gossh.FixedHostKey(f.hostKey), ClientVersion: "SSH-2.0-ramus"})
+	c, chans, reqs, err := gossh.NewClientConn(to, "replica", &gossh.ClientConfig{User: user,
+		HostKeyCallback: gossh.FixedHostKey(s.Signer.PublicKey()), ClientVersion: "SSH-2.0-ramus"})
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("cannot pass the session on: %w", err), conn.Close())
+		return nil, errors.Join(fmt.Errorf("cannot pass the session on: %w", err), to.Close())
 	}
 	return gossh.NewClient(c, chans, reqs), nil
 }
 
 // passOn passes a session on, and returns its exit status when its output has ended. sent is closed when the client of the
 // session sends no more.
-func (v *sshSession) passOn(ctx context.Context, to *gossh.Client, line string) (code uint32, sent <-chan struct{}, err error) {
+func (v *Session) passOn(ctx context.Context, to *gossh.Client, line string) (code uint32, sent <-chan struct{}, err error) {
 	ch, requests, err := to.OpenChannel("session", nil)
 	if err != nil {
 		return 0, nil, fmt.Errorf("cannot pass the session on: %w", err)
@@ -84,12 +84,12 @@ func (v *sshSession) passOn(ctx context.Context, to *gossh.Client, line string) 
 	copied := make(chan struct{})
 	v.reading.Go(func() { // ends with the client, or with the connection to the other server
 		defer close(copied)
-		_, _ = io.Copy(ch, v.ch)
+		_, _ = io.Copy(ch, v.Channel)
 		_ = ch.CloseWrite()
 	})
 	var work sync.WaitGroup
-	work.Go(func() { _, _ = io.Copy(v.ch, ch) })
-	work.Go(func() { _, _ = io.Copy(v.ch.Stderr(), ch.Stderr()) })
+	work.Go(func() { _, _ = io.Copy(v.Channel, ch) })
+	work.Go(func() { _, _ = io.Copy(v.Channel.Stderr(), ch.Stderr()) })
 	done := make(chan struct{})
 	defer close(done)
 	v.reading.Go(func() {
@@ -126,9 +126,9 @@ func (v *sshSession) passOn(ctx context.Context, to *gossh.Client, line string) 
 }
 
 // repeatRequests sends the requests of the client that began the session.
-func (v *sshSession) repeatRequests(ch gossh.Channel, line string) error {
-	if v.protocol != "" {
-		_, _ = ch.SendRequest("env", false, gossh.Marshal(struct{ Name, Value string }{"GIT_PROTOCOL", v.protocol}))
+func (v *Session) repeatRequests(ch gossh.Channel, line string) error {
+	if v.Protocol != "" {
+		_, _ = ch.SendRequest("env", false, gossh.Marshal(struct{ Name, Value string }{"GIT_PROTOCOL", v.Protocol}))
 	}
 	if v.tty != nil {
 		_, _ = ch.SendRequest("pty-req", false, gossh.Marshal(ptyRequest{Term: v.tty.Term, Cols: uint32(v.tty.Cols),
@@ -185,41 +185,26 @@ func passForward(ctx context.Context, to *gossh.Client, newCh gossh.NewChannel) 
 	work.Wait()
 }
 
-// ServePassedSSH serves a connection that another server made for a client whose key has logged in there from an address. It
-// returns when the connection ends. Returns [ErrDenied] if the key may not log in here.
-func (s *Server) ServePassedSSH(ctx context.Context, c net.Conn, key gossh.PublicKey, from net.Addr) error {
+// ServePassed serves a connection that another server made for a client whose key has logged in there, from an address. It returns when the
+// connection ends.
+func (s *Server) ServePassed(ctx context.Context, c net.Conn, who grant.AuthorizedKey, from net.Addr) {
 	defer c.Close()
-	who, err := s.authorizedKey(key, remoteIP(from))
-	if err != nil {
-		return err
-	}
-	signer, err := s.hostSigner()
-	if err != nil {
-		return err
-	}
-	ctx, leave, err := s.requests.Enter(ctx)
-	if err != nil {
-		return err
-	}
-	defer leave()
 	defer context.AfterFunc(ctx, func() { c.Close() })()
-	front := &sshFront{server: s, hostKey: signer.PublicKey(), strangers: map[*sshConn]struct{}{}}
-	srv := front.newServer(ctx, signer)
+	srv := s.newServer(ctx)
 	srv.PublicKeyHandler = nil // without any handler, no signature is asked for
 	srv.ServerConfigCallback = func(login ssh.Context) *gossh.ServerConfig {
-		conn, _ := login.Value(front).(*sshConn)
+		own, _ := login.Value(s).(*conn)
 		return &gossh.ServerConfig{NoClientAuth: true,
 			NoClientAuthCallback: func(gossh.ConnMetadata) (*gossh.Permissions, error) {
-				front.markLoggedIn(conn)
+				s.markLoggedIn(own)
 				return &gossh.Permissions{ExtraData: map[any]any{identityKey{}: who}}, nil
 			}}
 	}
-	defer front.sessions.Close()
-	conn := front.admitConn(passedConn{c, from})
-	conn.passed = true
-	defer front.removeConn(conn)
-	srv.HandleConn(conn)
-	return nil
+	defer s.sessions.Close()
+	own := s.admitConn(passedConn{c, from})
+	own.passed = true
+	defer s.removeConn(own)
+	srv.HandleConn(own)
 }
 
 // passedConn is a connection from another server, with the address of the client.
@@ -238,17 +223,4 @@ func awaitSent(sent <-chan struct{}) {
 	case <-sent:
 	case <-late.C:
 	}
-}
-
-// hostSigner returns the signer of the SSH host key.
-func (s *Server) hostSigner() (gossh.Signer, error) {
-	key, err := grant.LoadKey(s.HostKeyFile)
-	if err != nil {
-		return nil, err
-	}
-	signer, err := gossh.NewSignerFromKey(key)
-	if err != nil {
-		return nil, fmt.Errorf("cannot use the SSH host key: %w", err)
-	}
-	return signer, nil
 }
