@@ -40,7 +40,7 @@ var arrows = map[string][]string{
 // name ends with "test" are for tests and may import all.
 var inside = map[string][]string{
 	"gitd": {"gitd/clone", "gitd/gitcmd", "gitd/gitfile", "gitd/grant", "gitd/history", "gitd/lfs", "gitd/object",
-		"gitd/pack", "gitd/protocol", "gitd/refview", "gitd/sshd", "gitd/worktree"},
+		"gitd/pack", "gitd/protocol", "gitd/refview", "gitd/sshd", "gitd/sshsig", "gitd/worktree"},
 	"gitd/clone":        {"gitd/gitcmd", "gitd/history", "gitd/object", "gitd/pack", "gitd/protocol"},
 	"gitd/gitcmd":       {"gitd/object"},
 	"gitd/gitfile":      {"gitd/object"},
@@ -54,6 +54,7 @@ var inside = map[string][]string{
 	"gitd/protocol":     {"gitd/object"},
 	"gitd/refview":      {"gitd/gitfile", "gitd/grant", "gitd/object", "gitd/pack", "gitd/protocol"},
 	"gitd/sshd":         {"gitd/gitcmd", "gitd/grant", "gitd/object", "gitd/protocol"},
+	"gitd/sshsig":       {"gitd/object"},
 	"gitd/worktree":     {"gitd/history", "gitd/lfs", "gitd/object", "gitd/pack", "gitd/pathspec"},
 	"containers":        {"containers/layer", "containers/proc", "containers/runner"},
 	"containers/cgroup": {"containers/runner"},

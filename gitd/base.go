@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/gitd/object"
+	"github.com/ramus-dev/ramus/gitd/sshsig"
 	"golang.org/x/crypto/ssh"
 )
 
@@ -101,7 +102,7 @@ func (r *Repo) putBase(ctx context.Context, b Base, author Person) (SignedBase, 
 			return SignedBase{}, err
 		}
 		text = append(text, '\n')
-		sig, err := sshSign(r.server.baseKey, baseSpace, text)
+		sig, err := sshsig.Sign(r.server.baseKey, baseSpace, text)
 		if err != nil {
 			return SignedBase{}, err
 		}
@@ -199,11 +200,11 @@ func (r *Repo) checkBase(ctx context.Context, hash Hash) error {
 	if err != nil {
 		return err
 	}
-	sig, err := r.ReadFile(ctx, string(hash), baseSig, sshsigMax)
+	sig, err := r.ReadFile(ctx, string(hash), baseSig, sshsig.MaxBytes)
 	if err != nil {
 		return err
 	}
-	if err := sshVerify(r.server.baseKey.Public().(ed25519.PublicKey), baseSpace, text, sig); err != nil {
+	if err := sshsig.Verify(r.server.baseKey.Public().(ed25519.PublicKey), baseSpace, text, sig); err != nil {
 		return err
 	}
 

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/gitd/grant"
+	"github.com/ramus-dev/ramus/gitd/sshsig"
 )
 
 // based returns a repository whose base has lock files, and the base's tip.
@@ -124,7 +125,7 @@ func TestForgedManifests(t *testing.T) {
 	}
 	by := func(key ed25519.PrivateKey, space string, text []byte) []byte {
 		t.Helper()
-		sig, err := sshSign(key, space, text)
+		sig, err := sshsig.Sign(key, space, text)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -159,7 +160,7 @@ func TestForgedManifests(t *testing.T) {
 		"for something else": {commitOf(text, by(own, "git", text)), "is for"},
 		"of a grant":         {commitOf(text, by(r.server.key, baseSpace, text)), "another key"},
 		"no signature":       {commitOf(text, nil), "not an SSH signature"},
-		"long signature":     {commitOf(text, bytes.Repeat([]byte("x"), sshsigMax+1)), "too large"},
+		"long signature":     {commitOf(text, bytes.Repeat([]byte("x"), sshsig.MaxBytes+1)), "too large"},
 		"another type": {commitOf(changed(BaseType, "ramus-base/0"),
 			by(own, baseSpace, changed(BaseType, "ramus-base/0"))), "it is a"},
 		"another repository": {commitOf(changed(`"`+r.Name()+`"`, `"elsewhere"`),
@@ -244,29 +245,6 @@ func TestHashFiles(t *testing.T) {
 			t.Errorf("%q has a hash", p)
 		}
 	}
-}
-
-func FuzzSSHSignature(f *testing.F) {
-	_, key, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		f.Fatal(err)
-	}
-	message := []byte("message")
-	good, err := sshSign(key, baseSpace, message)
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Add(good)
-	f.Add([]byte("-----BEGIN SSH SIGNATURE-----\nU1NIU0lH\n-----END SSH SIGNATURE-----\n"))
-	f.Add([]byte(""))
-	f.Fuzz(func(t *testing.T, sig []byte) {
-		if err := sshVerify(key.Public().(ed25519.PublicKey), baseSpace, message, sig); err != nil {
-			return
-		}
-		if err := sshVerify(key.Public().(ed25519.PublicKey), baseSpace, []byte("another"), sig); err == nil {
-			t.Error("one signature fits two messages")
-		}
-	})
 }
 
 // TestBaseKeyStays checks that the key of manifests is kept. Signatures from

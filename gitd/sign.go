@@ -11,10 +11,10 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/crypto/ssh"
-
 	"github.com/ramus-dev/ramus/gitd/object"
+	"github.com/ramus-dev/ramus/gitd/sshsig"
 	"github.com/ramus-dev/ramus/internal/pattern"
+	"golang.org/x/crypto/ssh"
 )
 
 // CommitSigner signs commits as git does with gpg.format=ssh. Its Ed25519 key never leaves this process. Commits
@@ -87,7 +87,7 @@ func allowedSigner(principal string, key ed25519.PublicKey) string {
 }
 
 func (s *CommitSigner) sign(commit []byte) ([]byte, error) {
-	return sshSign(s.key, commitSpace, commit)
+	return sshsig.Sign(s.key, commitSpace, commit)
 }
 
 // SignText signs a text in a namespace of OpenSSH other than git's, as ssh-keygen -Y verify reads it.
@@ -95,7 +95,7 @@ func (s *CommitSigner) SignText(space string, text []byte) ([]byte, error) {
 	if space == "" || space == commitSpace {
 		return nil, fmt.Errorf("cannot sign a text in the namespace %q: %w", space, ErrInvalid)
 	}
-	return sshSign(s.key, space, text)
+	return sshsig.Sign(s.key, space, text)
 }
 
 // encodeCommit returns the commit as it is stored, signed by a signer. Nil means the server's, which may be nil too.
@@ -233,7 +233,7 @@ func (r *Repo) CheckCommit(ctx context.Context, commit Hash, by Signers) (Signed
 	default:
 		s.Fault = errors.New("there is no key to compare with")
 		for _, key := range by {
-			if s.Fault = sshVerify(key, commitSpace, payload, signature); s.Fault == nil {
+			if s.Fault = sshsig.Verify(key, commitSpace, payload, signature); s.Fault == nil {
 				break
 			}
 		}
