@@ -188,6 +188,13 @@ func (api *reposAPI) createRepo(c *route.Call) error {
 		} else {
 			r, err = api.Git.Import(ctx, n.Name, n.Source, text)
 		}
+		if errors.Is(err, gitd.ErrExists) {
+			hint := "give it another name"
+			if n.Source != "" {
+				hint += ", or bring that one up to date: ramus repo refresh " + n.Name
+			}
+			return Progress{}, route.NewProblem(route.KindExists, "%v", err).WithHint(hint)
+		}
 		if err != nil {
 			return Progress{}, err
 		}

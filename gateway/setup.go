@@ -50,66 +50,30 @@ func (s *Server) setUpAlone() {
 	}
 	desk := s.newDesk()
 	find := &lookup.Lookup{Executor: s.Executor, Git: s.Git}
-	s.preview = &preview.API{Executor: s.Executor, Programs: &parts.Programs, Verify: s.mux.Verify, Find: find, Links: s.Links, Origin: s.Preview,
-		Log: s.Log, Now: s.Now}
+	places := &workspace.Workspaces{Executor: s.Executor, Find: find, Git: s.Git}
+	machines := &workspace.Machines{Stats: s.stats, Engine: s.Engine, Version: s.Version, Workspaces: places, Now: s.Now}
 	before := &past.API{Executor: s.Executor, Git: s.Git, Find: find, Links: s.Links,
 		Branches: cmp.Or(s.Radar, &radar.Radar{}), Desk: desk, Now: s.Now}
 	parcels := export.New(s.Executor, find)
 	parcels.Links, parcels.Loopback, parcels.Version, parcels.Now = s.Links, s.Loopback, s.Version, s.Now
-	s.mcp = &mcp.API{Executor: s.Executor, Prompts: &parts.Prompts, Engineer: s.Engineer, Find: find, Past: before, Leader: s.Leader, Exports: parcels, Links: s.Links, Desk: desk,
-		URL: s.programs(), CORS: s.CORS, Version: s.Version, Secrets: s.Secrets, Log: s.Log, Now: s.Now}
-	s.pages = &evidence.API{Executor: s.Executor, Programs: &parts.Programs, Find: find, Links: s.Links, Loopback: s.Loopback, Content: s.Content,
-		Sessions: s.People != nil, Now: s.Now}
-	s.terminal = &terminal.API{Executor: s.Executor, Find: find, Host: s.Domain.Workspace, Log: s.Log, Now: s.Now}
-	tasks := engineer.NewAPI(s.Engineer, s.Hooks, s.Log)
-	tasks.Tickets = s.Tickets
-	if s.Triggers != nil {
-		tasks.Triggers = s.Triggers
-	}
-	places := &workspace.Workspaces{Executor: s.Executor, Find: find, Git: s.Git}
+	s.setTools(parts, find, desk, before, parcels)
 	if s.Privacy != nil {
 		places.Privacy, before.Privacy, parcels.Privacy, s.terminal.Privacy = s.Privacy, s.Privacy, s.Privacy, s.Privacy
 	}
-	machines := &workspace.Machines{Stats: s.stats, Engine: s.Engine, Version: s.Version, Workspaces: places, Now: s.Now}
 	s.web = &web.API{Executor: s.Executor, Git: s.Git, Find: find, Workspaces: places, Evidence: s.pages, Past: before,
 		Engineer: s.Engineer, Live: &live.API{Hub: &live.Hub{}, Watch: s.Executor}, NoScript: s.NoScript,
 		Machines: machines, Cloud: s.Nodes, Address: s.prefix(), Secrets: s.Secrets, Budget: s.Budget, Log: s.Log, Now: s.Now,
-		Changes: &changes.Changes{}, Seen: s.Seen, Exports: parcels, SSHPort: s.SSHPort, Desk: desk, NewCall: s.mux.NewCall}
+		Changes: &changes.Changes{}, Seen: s.Seen, Exports: parcels, SSHPort: s.SSHPort, Desk: desk, NewCall: s.mux.NewCall,
+		Files: &files.API{Mover: &parts.Files, Workspaces: places, Git: s.Git, Now: s.Now}}
 	shareTopics(desk, s.web.Live)
-	shares := s.sharing(find)
-	s.mcp.Shares, s.web.Shares = shares, shares
-	if s.Replicas != nil {
-		s.Replicas.Tournament, s.Replicas.Link = before.RepoOfTournament, shares.RepoOf
-		s.Replicas.Keepers = map[string]replica.Keeper{}
-		if s.Shares != nil {
-			s.Replicas.Keepers["links"] = s.Shares
-		}
-		if s.Names != nil {
-			s.Replicas.Keepers["names"] = s.Names
-		}
-		shares.Moved = s.Replicas.IsElsewhere
-	}
-	if s.People != nil {
-		s.mcp.Audit = s.People.AuditAs
-	}
-	s.web.Files = &files.API{Mover: &parts.Files, Workspaces: places, Git: s.Git, Now: s.Now}
+	shares := s.setShares(find, before)
 	s.mux.Page = s.web.Problem
 	credentials, tokens := s.credentials(), &token.API{Git: s.Git}
 	if credentials.Store != nil {
 		s.web.Credentials = credentials
 	}
 	s.web.Tokens = tokens
-	said := &conversation.Talk{Executor: s.Executor, Prompts: &parts.Prompts, Find: find, Named: s.web.Named}
-	if s.Names != nil {
-		said.Names, s.web.Names = s.Names, s.Names
-	}
-	if s.Comments == nil && s.Executor != nil {
-		s.Comments = comment.NewComments(s.Executor, said, find, s.Executor.Bot, s.Now)
-	}
-	if s.Comments != nil {
-		s.Comments.OnChange(s.web.Named)
-	}
-	s.web.Comments, s.mcp.Comments = s.Comments, s.Comments
+	said := s.setConversation(parts, find)
 	s.openPagesForPeople()
 
 	s.apis = []interface{ Routes() []route.Route }{
@@ -124,7 +88,7 @@ func (s *Server) setUpAlone() {
 		credentials,
 		&commandsAPI{Executor: s.Executor, find: find, privacy: places.Privacy, Heartbeat: s.Heartbeat},
 		s.terminal,
-		tasks,
+		s.tasksAPI(),
 		&trigger.API{Triggers: s.Triggers},
 		s.pages,
 		s.web.Files,
@@ -149,6 +113,65 @@ func (s *Server) setUpAlone() {
 		&adminAPI{Executor: s.Executor, Names: s.Names, Version: s.Version, Reload: s.Reload},
 	}
 	s.spec = s.openAPI()
+}
+
+// setTools sets up the APIs that programs and the pages use both.
+func (s *Server) setTools(parts *executor.Executor, find *lookup.Lookup, desk *gather.Desk, before *past.API, parcels *export.API) {
+	s.preview = &preview.API{Executor: s.Executor, Programs: &parts.Programs, Verify: s.mux.Verify, Find: find, Links: s.Links, Origin: s.Preview,
+		Log: s.Log, Now: s.Now}
+	s.mcp = &mcp.API{Executor: s.Executor, Prompts: &parts.Prompts, Engineer: s.Engineer, Find: find, Past: before, Leader: s.Leader,
+		Exports: parcels, Links: s.Links, Desk: desk, URL: s.programs(), CORS: s.CORS, Version: s.Version, Secrets: s.Secrets, Log: s.Log, Now: s.Now}
+	if s.People != nil {
+		s.mcp.Audit = s.People.AuditAs
+	}
+	s.pages = &evidence.API{Executor: s.Executor, Programs: &parts.Programs, Find: find, Links: s.Links, Loopback: s.Loopback, Content: s.Content,
+		Sessions: s.People != nil, Now: s.Now}
+	s.terminal = &terminal.API{Executor: s.Executor, Find: find, Host: s.Domain.Workspace, Log: s.Log, Now: s.Now}
+}
+
+// tasksAPI returns the API of the tasks of the engineer.
+func (s *Server) tasksAPI() *engineer.API {
+	tasks := engineer.NewAPI(s.Engineer, s.Hooks, s.Log)
+	tasks.Tickets = s.Tickets
+	if s.Triggers != nil {
+		tasks.Triggers = s.Triggers
+	}
+	return tasks
+}
+
+// setShares sets up the links for people who do not sign in, and has the replicas keep them.
+func (s *Server) setShares(find *lookup.Lookup, before *past.API) *share.API {
+	shares := s.sharing(find)
+	s.mcp.Shares, s.web.Shares = shares, shares
+	if s.Replicas == nil {
+		return shares
+	}
+	s.Replicas.Tournament, s.Replicas.Link = before.RepoOfTournament, shares.RepoOf
+	s.Replicas.Keepers = map[string]replica.Keeper{}
+	if s.Shares != nil {
+		s.Replicas.Keepers["links"] = s.Shares
+	}
+	if s.Names != nil {
+		s.Replicas.Keepers["names"] = s.Names
+	}
+	shares.Moved = s.Replicas.IsElsewhere
+	return shares
+}
+
+// setConversation sets up the talk with agents, and the comments that become prompts.
+func (s *Server) setConversation(parts *executor.Executor, find *lookup.Lookup) *conversation.Talk {
+	said := &conversation.Talk{Executor: s.Executor, Prompts: &parts.Prompts, Find: find, Named: s.web.Named}
+	if s.Names != nil {
+		said.Names, s.web.Names = s.Names, s.Names
+	}
+	if s.Comments == nil && s.Executor != nil {
+		s.Comments = comment.NewComments(s.Executor, said, find, s.Executor.Bot, s.Now)
+	}
+	if s.Comments != nil {
+		s.Comments.OnChange(s.web.Named)
+	}
+	s.web.Comments, s.mcp.Comments = s.Comments, s.Comments
+	return said
 }
 
 // setDefaults gives the options that are not set their defaults.
