@@ -188,12 +188,8 @@ func (api *reposAPI) createRepo(c *route.Call) error {
 		} else {
 			r, err = api.Git.Import(ctx, n.Name, n.Source, text)
 		}
-		if errors.Is(err, gitd.ErrExists) {
-			hint := "give it another name"
-			if n.Source != "" {
-				hint += ", or bring that one up to date: ramus repo refresh " + n.Name
-			}
-			return Progress{}, route.NewProblem(route.KindExists, "%v", err).WithHint(hint)
+		if errors.Is(err, gitd.ErrExists) && !errors.Is(err, gitd.ErrElsewhere) {
+			return Progress{}, api.refuseName(ctx, n, err)
 		}
 		if err != nil {
 			return Progress{}, err
@@ -204,6 +200,18 @@ func (api *reposAPI) createRepo(c *route.Call) error {
 		}
 		return Progress{Repo: &d}, err
 	})
+}
+
+// refuseName returns the problem of a repository whose name another one has. It names the command that brings that one up to date, if it comes
+// from the same source.
+func (api *reposAPI) refuseName(ctx context.Context, n CreateRepo, why error) error {
+	hint := "give it another name"
+	if r, err := api.Git.Repo(n.Name); err == nil && n.Source != "" {
+		if source, err := r.Upstream(ctx); err == nil && source == n.Source {
+			hint += ", or bring that one up to date with `ramus repo refresh " + n.Name + "`"
+		}
+	}
+	return route.NewProblem(route.KindExists, "%v", why).WithHint(hint)
 }
 
 // warmLater starts to fetch the dependencies of a repository's first base. An error is only logged, because the

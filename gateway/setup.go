@@ -38,7 +38,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/workspace"
 )
 
-// setUpAlone sets up everything except the handlers of the Git server.
+// setUpAlone sets up everything except the handlers of the Git server. All options of the pages are set before their routes are asked for.
 func (s *Server) setUpAlone() {
 	s.setDefaults()
 	m := newMetrics(s)
@@ -66,7 +66,9 @@ func (s *Server) setUpAlone() {
 		Changes: &changes.Changes{}, Seen: s.Seen, Exports: parcels, SSHPort: s.SSHPort, Desk: desk, NewCall: s.mux.NewCall,
 		Files: &files.API{Mover: &parts.Files, Workspaces: places, Git: s.Git, Now: s.Now}}
 	shareTopics(desk, s.web.Live)
-	shares := s.setShares(find, before)
+	shares := s.sharing(find)
+	s.mcp.Shares, s.web.Shares = shares, shares
+	s.connectRecords(before, shares)
 	s.mux.Page = s.web.Problem
 	credentials, tokens := s.credentials(), &token.API{Git: s.Git}
 	if credentials.Store != nil {
@@ -115,7 +117,7 @@ func (s *Server) setUpAlone() {
 	s.spec = s.openAPI()
 }
 
-// setTools sets up the APIs that programs and the pages use both.
+// setTools sets up previews, the MCP server, the evidence of runs and terminals.
 func (s *Server) setTools(parts *executor.Executor, find *lookup.Lookup, desk *gather.Desk, before *past.API, parcels *export.API) {
 	s.preview = &preview.API{Executor: s.Executor, Programs: &parts.Programs, Verify: s.mux.Verify, Find: find, Links: s.Links, Origin: s.Preview,
 		Log: s.Log, Now: s.Now}
@@ -139,12 +141,10 @@ func (s *Server) tasksAPI() *engineer.API {
 	return tasks
 }
 
-// setShares sets up the links for people who do not sign in, and has the replicas keep them.
-func (s *Server) setShares(find *lookup.Lookup, before *past.API) *share.API {
-	shares := s.sharing(find)
-	s.mcp.Shares, s.web.Shares = shares, shares
+// connectRecords tells the replicas where the records are that are no runs.
+func (s *Server) connectRecords(before *past.API, shares *share.API) {
 	if s.Replicas == nil {
-		return shares
+		return
 	}
 	s.Replicas.Tournament, s.Replicas.Link = before.RepoOfTournament, shares.RepoOf
 	s.Replicas.Keepers = map[string]replica.Keeper{}
@@ -155,7 +155,6 @@ func (s *Server) setShares(find *lookup.Lookup, before *past.API) *share.API {
 		s.Replicas.Keepers["names"] = s.Names
 	}
 	shares.Moved = s.Replicas.IsElsewhere
-	return shares
 }
 
 // setConversation sets up the talk with agents, and the comments that become prompts.

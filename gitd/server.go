@@ -69,8 +69,8 @@ type Server struct {
 	Claim   func(ctx context.Context, repo string) error
 	Dropped func(ctx context.Context, repo string) error
 	// PassSSH is called before a session of SSH is served. It returns a connection to [Server.ServePassedSSH] of the server that
-	// has its repository, or nil if this one has it. A push counts until ctx ends. Nil means that this server serves all. It may
-	// be set like LFS.
+	// has its repository, or nil if this one has it. A push counts until ctx ends. Nil means that this server serves all. It is
+	// set before ServeSSH.
 	PassSSH func(ctx context.Context, t sshd.Target) (net.Conn, error)
 	// Expect is called for a push by a person, with or without options (git push -o), that the server is about to take, with
 	// the refs that it wants to make or move. The result is called when that is done or has failed. A nil result is not

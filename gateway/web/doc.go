@@ -3,10 +3,10 @@
 // # Nouns
 //
 // A [Page] is the content of a path for one person now. It has a title, a template and its data. A builder makes the page of a request, and is a
-// function of the state of the server. A part has the pages and forms of one subject, such as those of repositories, and the few fields that they
-// use. It registers their routes in the table. The elements of a page that change are its fragments ([Page.Live]); package live sends them to open tabs. The shell
-// is the frame of every page. A [Pane] is a part of the page of a workspace, such as its terminal. An island is a script that adds comfort to
-// a page, and never content.
+// function of the state of the server. A part has the pages and forms of one subject, such as those of repositories, and the few fields that
+// they use. It registers their routes in the table. The elements of a page that change are its fragments ([Page.Live]); package live sends
+// them to open tabs. The shell is the frame of every page. A [Pane] is a region of the page of a workspace, such as its terminal. An island is
+// a script that adds comfort to a page, and never content.
 //
 // # Invariants
 //

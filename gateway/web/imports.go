@@ -116,7 +116,7 @@ func nameOf(source string) string {
 type imports struct {
 	executor *executor.Executor
 	git      *gitd.Server
-	live     *live.API // nil means that no page is open
+	live     *live.API // nil means that pages are not kept up to date
 	log      *slog.Logger
 	now      func() time.Time
 

@@ -235,7 +235,7 @@ type sharedPages struct {
 	evidence   *evidence.API
 	timelines  *timeline.Timelines
 	moments    *momentMaker
-	talk       *talkParts
+	talk       *talkSources
 }
 
 func (h *sharedPages) register(t *table) {
@@ -374,7 +374,7 @@ func (h *sharedPages) showSharedTalk(c *route.Call, p *Page, d *sharedData, r sh
 	if err != nil {
 		return err
 	}
-	m := talkMaker{ctx: ctx, parts: h.talk, runs: map[string]record.Run{}}
+	m := talkMaker{ctx: ctx, sources: h.talk, runs: map[string]record.Run{}}
 	for _, run := range h.executor.OfCaller(r.Caller) {
 		m.runs[run.Name()] = run
 	}

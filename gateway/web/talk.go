@@ -35,7 +35,7 @@ const (
 
 // talkPane shows the conversation of a workspace.
 type talkPane struct {
-	parts    *talkParts
+	sources  *talkSources
 	executor *executor.Executor
 	talk     *conversation.Talk
 	live     *live.API     // nil means that pages are not kept up to date
@@ -193,7 +193,7 @@ func (p talkPane) Show(c *route.Call, page *Page, s workspace.Workspace) (templa
 	if d.Agent == "" && len(d.Agents) > 0 {
 		d.Agent = d.Agents[0]
 	}
-	t, err := p.parts.memory.Open(ctx, p.executor, s.Caller, w)
+	t, err := p.sources.memory.Open(ctx, p.executor, s.Caller, w)
 	if err != nil {
 		return "", err
 	}
@@ -216,9 +216,9 @@ func sessionName(s conversation.Session) string {
 
 // talkRows makes the rows of a transcript.
 func (p talkPane) talkRows(ctx context.Context, d *talkData, s workspace.Workspace, t conversation.Transcript) {
-	base := p.parts.address + d.Path
+	base := p.sources.address + d.Path
 	q := d.Page.call.R.URL.Query()
-	m := talkMaker{ctx: ctx, parts: p.parts, path: base, may: d.MayChange, subject: d.Page.call.Who.Subject,
+	m := talkMaker{ctx: ctx, sources: p.sources, path: base, may: d.MayChange, subject: d.Page.call.Who.Subject,
 		runs: map[string]record.Run{}}
 	for _, r := range p.executor.OfCaller(s.Caller) {
 		m.runs[r.Name()] = r
@@ -319,8 +319,8 @@ func cleanPlan(plan []acp.PlanItem) []acp.PlanItem {
 	return list
 }
 
-// talkParts has the parts that the rows of all conversations need.
-type talkParts struct {
+// talkSources has all that the rows of conversations are made from.
+type talkSources struct {
 	address  string
 	git      *gitd.Server
 	evidence *evidence.API
@@ -333,7 +333,7 @@ type talkParts struct {
 // talkMaker makes rows of entries.
 type talkMaker struct {
 	ctx     context.Context // of the request that the rows are made for
-	parts   *talkParts
+	sources *talkSources
 	path    string
 	may     bool   // the person may change the workspace
 	subject string // of the person
@@ -433,7 +433,7 @@ func (m *talkMaker) entry(t *conversation.Turn, e *conversation.Entry) []talkRow
 		Text: render.ClipClean(e.Text, maxTalkText), Path: m.path, Run: t.Run, Step: e.Step, MayChange: m.may}
 	r, known := m.runs[t.Run]
 	if known {
-		row.Link = m.parts.address + runPath(r)
+		row.Link = m.sources.address + runPath(r)
 	}
 	if e.Commit != "" {
 		row.Commit = render.ShortHash(e.Commit)
@@ -464,7 +464,7 @@ func (m *talkMaker) entry(t *conversation.Turn, e *conversation.Entry) []talkRow
 		row.Src = m.src("entry", e.ID)
 		row.command(e, m.whole)
 	case conversation.KindEnd:
-		if v := m.parts.rows.verdictOf(m.ctx, m.runs[t.Run]); v != "" && v != record.VerdictNone {
+		if v := m.sources.rows.verdictOf(m.ctx, m.runs[t.Run]); v != "" && v != record.VerdictNone {
 			b := verdictBadge(v)
 			row.Verdict = &b
 		}
@@ -502,7 +502,7 @@ func (m *talkMaker) entry(t *conversation.Turn, e *conversation.Entry) []talkRow
 
 // words returns the rows of words of an agent, one for each block.
 func (m *talkMaker) words(t *conversation.Turn, e *conversation.Entry) (rows []talkRow) {
-	closed, open := m.parts.memory.Blocks(m.runs[t.Run], e)
+	closed, open := m.sources.memory.Blocks(m.runs[t.Run], e)
 	cut := 0
 	if !m.whole && len(closed) > maxBlocks {
 		cut = (len(closed) - maxBlocks/2) / (maxBlocks / 4) * (maxBlocks / 4)

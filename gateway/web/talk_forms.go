@@ -136,7 +136,7 @@ func (h *talkForms) talkAction(c *route.Call) error {
 	case "stop-turn":
 		var back []record.Prompt
 		if back, err = h.executor.Prompts.StopTurn(ctx, r.Name(), by(c)); err == nil && len(back) > 0 {
-			return h.giveBack(c, s, back)
+			return giveBack(c, s, back)
 		}
 	case "stop":
 		err = h.executor.Stop(ctx, r.Name(), by(c))
@@ -225,7 +225,7 @@ func (h *talkForms) putFirst(c *route.Call, r record.Run, key string) error {
 
 // giveBack shows the workspace with the prompts that came back in the composer. A page of its own would lose them, so they are in the
 // address, as far as they fit.
-func (h *talkForms) giveBack(c *route.Call, s workspace.Workspace, back []record.Prompt) error {
+func giveBack(c *route.Call, s workspace.Workspace, back []record.Prompt) error {
 	var texts []string
 	for _, p := range back {
 		texts = append(texts, p.Text)

@@ -14,7 +14,7 @@ import (
 
 // TestStoppedTerminal shows a terminal that was stopped. It has no reason without words, and nothing to try again.
 func TestStoppedTerminal(t *testing.T) {
-	m := talkMaker{parts: &talkParts{}, may: true}
+	m := talkMaker{sources: &talkSources{}, may: true}
 	no := false
 	turn := &conversation.Turn{Run: "run:x/1", Kind: record.KindTerminal, State: conversation.StateStopped}
 	row := func(e conversation.Entry) talkRow {
@@ -65,7 +65,7 @@ func TestDecider(t *testing.T) {
 
 // TestDoing describes the run at work, also if a terminal was opened after its beginning.
 func TestDoing(t *testing.T) {
-	m := talkMaker{parts: &talkParts{}}
+	m := talkMaker{sources: &talkSources{}}
 	agent := &conversation.Turn{Run: "run:x/1", Kind: record.KindAgent, Agent: "coder",
 		State: conversation.StateWorking}
 	shell := &conversation.Turn{Run: "run:x/2", Kind: record.KindTerminal, State: conversation.StateWorking}
@@ -110,7 +110,7 @@ func TestTypedSize(t *testing.T) {
 	}
 	run := record.Run{ID: "1", Caller: caller, Repo: "app", Kind: record.KindTerminal}
 	turn := &conversation.Turn{Run: run.Name(), Kind: run.Kind}
-	m := talkMaker{ctx: t.Context(), parts: &talkParts{git: git}, runs: map[string]record.Run{run.Name(): run}}
+	m := talkMaker{ctx: t.Context(), sources: &talkSources{git: git}, runs: map[string]record.Run{run.Name(): run}}
 	e := &conversation.Entry{Kind: conversation.KindCommand, Command: "make", Parent: list[0], Commit: list[2]}
 	for range 2 { // the second one is remembered
 		if got := m.entry(turn, e)[0].Size; got != "+2 −0" {
@@ -136,7 +136,7 @@ func TestTypedSize(t *testing.T) {
 
 // TestWindowOfTurns shows as many turns as a page has room for, and says if more of them would not fit.
 func TestWindowOfTurns(t *testing.T) {
-	m := talkMaker{parts: &talkParts{}}
+	m := talkMaker{sources: &talkSources{}}
 	for _, x := range []struct {
 		turns, shown int
 		full         bool

@@ -29,7 +29,7 @@ func (m *talkMaker) changeSize(repo string, parent, commit gitd.Hash) string {
 		return ""
 	}
 	key := repo + " " + string(parent) + " " + string(commit)
-	sizes := &m.parts.sizes
+	sizes := &m.sources.sizes
 	sizes.mu.Lock()
 	size, ok := sizes.by[key]
 	sizes.mu.Unlock()
@@ -52,7 +52,7 @@ func (m *talkMaker) changeSize(repo string, parent, commit gitd.Hash) string {
 
 // countLines has git count the lines of a change. ok is false if that failed, as for a commit that is gone.
 func (m *talkMaker) countLines(repo string, parent, commit gitd.Hash) (size string, ok bool) {
-	r, err := m.parts.git.Repo(repo)
+	r, err := m.sources.git.Repo(repo)
 	if err != nil {
 		return "", false
 	}

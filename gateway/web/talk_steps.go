@@ -153,7 +153,7 @@ type talkPages struct {
 	finder     *finder
 	executor   *executor.Executor
 	workspaces *workspace.Workspaces
-	parts      *talkParts
+	sources    *talkSources
 }
 
 func (h *talkPages) register(t *table) {
@@ -173,11 +173,11 @@ func (h *talkPages) stepsPage(c *route.Call) (*Page, error) {
 	if whole {
 		id = q.Get("entry")
 	}
-	t, err := h.parts.memory.Open(ctx, h.executor, s.Caller, conversation.Window{Around: id, Turns: 1})
+	t, err := h.sources.memory.Open(ctx, h.executor, s.Caller, conversation.Window{Around: id, Turns: 1})
 	if err != nil {
 		return nil, err
 	}
-	m := talkMaker{ctx: ctx, parts: h.parts, path: h.parts.address + workspacePath(s.ID), whole: whole,
+	m := talkMaker{ctx: ctx, sources: h.sources, path: h.sources.address + workspacePath(s.ID), whole: whole,
 		may: c.Who.CheckChange(s.Repository, s.Branch) == nil, subject: c.Who.Subject, runs: map[string]record.Run{}}
 	for _, r := range h.executor.OfCaller(s.Caller) {
 		m.runs[r.Name()] = r

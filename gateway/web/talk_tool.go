@@ -149,14 +149,14 @@ func lineCounts(added, deleted int) string { return fmt.Sprintf("+%d −%d", add
 
 // pictures returns the pictures that a check of a page took.
 func (m *talkMaker) pictures(r record.Run, e *conversation.Entry) (list []talkFile) {
-	if e.Page == nil || m.parts.evidence == nil || m.parts.evidence.Links == nil {
+	if e.Page == nil || m.sources.evidence == nil || m.sources.evidence.Links == nil {
 		return nil
 	}
 	for _, v := range e.Page.Views {
 		if v.Screenshot == "" || len(list) == maxBodies {
 			continue
 		}
-		href := m.parts.address + m.parts.evidence.Links.SignUntil(links.FilePath(r, render.BrowserFiles+v.Screenshot), linksUntil(m.parts.now()))
+		href := m.sources.address + m.sources.evidence.Links.SignUntil(links.FilePath(r, render.BrowserFiles+v.Screenshot), linksUntil(m.sources.now()))
 		list = append(list, talkFile{Name: render.OneLine(e.Text+", "+v.Viewport.Name, 120), Href: href + "&view=1", Picture: true})
 	}
 	return list

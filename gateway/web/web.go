@@ -190,13 +190,14 @@ func (api *API) makeParts() parts {
 	if x != nil {
 		said.Prompts = &x.Prompts
 	}
-	talk := &talkParts{address: address, git: api.Git, evidence: api.Evidence, rows: rows, now: now}
+	talk := &talkSources{address: address, git: api.Git, evidence: api.Evidence, rows: rows, now: now}
 	page := &workspacePages{shell: sh, rows: rows, executor: x, workspaces: api.Workspaces, tournaments: tournaments, live: api.Live,
 		panes: api.allPanes(sh, talk, said), notes: conflictNotes{past: api.Past, now: now}}
 	remarks := &commentPages{shell: sh, executor: x, find: api.Find, workspaces: api.Workspaces, comments: api.Comments, names: api.Names}
 	begun := &imports{executor: x, git: api.Git, live: api.Live, log: api.Log, now: now}
 	looks := &visits{executor: x, log: api.Log, now: now}
 	bisect := &bisectPages{past: api.Past, live: api.Live, workspaces: api.Workspaces, timelines: lines, moments: moments}
+	// Parts whose paths have no wildcard come first, see [table.page].
 	for _, p := range []part{
 		&welcomePages{ways: api.Ways},
 		sh,
@@ -227,7 +228,7 @@ func (api *API) makeParts() parts {
 		&sharedPages{shell: sh, executor: x, workspaces: api.Workspaces, shares: api.Shares, evidence: api.Evidence, timelines: lines,
 			moments: moments, talk: talk},
 		&talkForms{shell: sh, executor: x, find: api.Find, workspaces: api.Workspaces, talk: said, memory: &talk.memory, page: page},
-		&talkPages{finder: find, executor: x, workspaces: api.Workspaces, parts: talk},
+		&talkPages{finder: find, executor: x, workspaces: api.Workspaces, sources: talk},
 		&fileForms{shell: sh, files: api.Files, page: page},
 	} {
 		p.register(t)
@@ -242,10 +243,10 @@ func (api *API) makeParts() parts {
 }
 
 // allPanes returns the panes of the page of a workspace, the conversation first.
-func (api *API) allPanes(sh *shell, talk *talkParts, said *conversation.Talk) []Pane {
+func (api *API) allPanes(sh *shell, talk *talkSources, said *conversation.Talk) []Pane {
 	x := api.Executor
 	list := []Pane{
-		talkPane{parts: talk, executor: x, talk: said, live: api.Live, budget: api.Budget},
+		talkPane{sources: talk, executor: x, talk: said, live: api.Live, budget: api.Budget},
 		shellPane{shell: sh, executor: x},
 		previewPane{executor: x, evidence: api.Evidence, address: api.Address, now: api.Now},
 		activityPane{executor: x, workspaces: api.Workspaces},

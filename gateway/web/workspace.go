@@ -12,7 +12,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/workspace"
 )
 
-// Pane is a part of the page of a workspace.
+// Pane is a region of the page of a workspace.
 type Pane interface {
 	// Name is the value of the parameter pane, and Title and Icon are those of its tab.
 	Name() string

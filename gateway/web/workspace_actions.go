@@ -10,7 +10,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/workspace"
 )
 
-// workspaceActions carries out the forms of the page of a workspace that stop it, wake it, or run a command in it.
+// workspaceActions carries out the forms of the page of a workspace that are not of a pane, and prepares containers while a person types.
 type workspaceActions struct {
 	executor   *executor.Executor
 	find       *lookup.Lookup

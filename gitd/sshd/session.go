@@ -52,33 +52,23 @@ func (s *Server) serveSession(ctx context.Context, on *conn, login *gossh.Server
 		return
 	}
 
+	var code uint32
+	var sent <-chan struct{}
 	to, err := s.pass(ctx, v.targetOf(login.User(), line), login.User())
 	if to != nil {
 		defer to.Close()
-	}
-	var code uint32
-	var sent <-chan struct{}
-	space := Workspace(nil)
-	if to != nil || err != nil {
-	} else if _, _, git := ParseCommand(line); !git && s.Refusal == nil {
-		space = s.workspace(ctx, login)
-	}
-	if to != nil {
 		code, sent, err = v.passOn(ctx, to, line)
 	}
 	switch {
 	case err != nil:
-		fmt.Fprintf(ch.Stderr(), "ramus: %s\n", object.ClientText(err, "the replica that serves this does not answer; try again in a moment"))
+		code = v.Refuse("%s", object.ClientText(err, "the replica that serves this does not answer; try again in a moment"))
 		s.Log.Info("cannot pass an SSH session on", "subject", who.Subject, "err", err)
-		code = 128
 	case to != nil:
 	case s.Refusal != nil:
 		fmt.Fprintf(ch.Stderr(), "ramus: %s\n", s.Refusal())
 		code = 1
-	case space != nil:
-		code = v.runWorkspace(ctx, space, line)
 	default:
-		code = s.runCommand(ctx, v, line)
+		code = s.runCommand(ctx, v, login, line)
 	}
 	ch.CloseWrite()
 	ch.SendRequest("exit-status", false, gossh.Marshal(struct{ Status uint32 }{code}))
@@ -93,11 +83,11 @@ func (s *Server) serveSession(ctx context.Context, on *conn, login *gossh.Server
 	}
 }
 
-// Session is one session on a connection. A caller reads and writes Channel, and may write to its Stderr.
+// Session is one session on a connection. [Server.Git] reads and writes Channel, and may write to its Stderr.
 type Session struct {
 	Who      grant.AuthorizedKey
 	Channel  gossh.Channel
-	Protocol string // that the client offers ("version=2"), or empty
+	Protocol string // that the client offers ("version=2"), or empty; constant after the command
 
 	conn    *conn
 	idle    time.Duration
@@ -193,9 +183,14 @@ func (v *Session) answerRequests(requests <-chan *gossh.Request, started chan<- 
 	}
 }
 
-// runCommand runs one verb and returns its exit status.
-func (s *Server) runCommand(ctx context.Context, v *Session, line string) uint32 {
+// runCommand runs a verb of git, or another command in the workspace of the login, and returns its exit status.
+func (s *Server) runCommand(ctx context.Context, v *Session, login *gossh.ServerConn, line string) uint32 {
 	verb, path, ok := ParseCommand(line)
+	if !ok {
+		if space := s.workspace(ctx, login); space != nil {
+			return v.runWorkspace(ctx, space, line)
+		}
+	}
 	switch {
 	case v.subsystem != "":
 		return v.Refuse("there are no files here, only Git: git clone ssh://HOST/NAME.git")

@@ -1,4 +1,4 @@
-// Package sshd speaks SSH with the clients of a Git server. It knows nothing of repositories.
+// Package sshd speaks SSH with the clients of a Git server. It opens no repositories.
 //
 // # Nouns
 //
@@ -8,7 +8,7 @@
 //
 // # Invariants
 //
-// No channel is served before a key has signed. Connections of strangers, sessions of a connection and the time of each silence are bounded.
+// No channel is served before a key has signed, here or at the server that passed the connection on. Connections of strangers, sessions of a connection and the time of each silence are bounded.
 // Nothing is forwarded from the server to its clients, and no agent of a client is used.
 //
 // # Sources
@@ -49,8 +49,8 @@ const (
 // identityKey is the key of the authorized key in the permissions of a connection.
 type identityKey struct{}
 
-// Server serves SSH. The exported fields are its options, which are constant from the first call on. All methods are safe for concurrent use.
-// A Server serves one listener, or one connection that another server passed on.
+// Server serves SSH on one listener, or on one connection that another server passed on. Call [Server.Serve] or [Server.ServePassed] once. The
+// exported fields are its options, which are constant from then on.
 type Server struct {
 	// Signer has the key of the host. It is required.
 	Signer gossh.Signer

@@ -10,7 +10,9 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"os"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -273,6 +275,14 @@ func (b burrow) Dial(ctx context.Context, port int) (net.Conn, error) {
 	return new(net.Dialer).DialContext(ctx, "tcp", b.echo.String())
 }
 
+// nobody is the workspaces of a server that must not be asked.
+type nobody struct{ t *testing.T }
+
+func (n nobody) OpenWorkspace(context.Context, string, func(string) (grant.Grant, bool)) Workspace {
+	n.t.Error("a workspace is opened at the wrong server")
+	return nil
+}
+
 // openBurrow serves a workspace with a port that sends back what it gets.
 func openBurrow(t *testing.T) (world, burrow, func(*Server)) {
 	t.Helper()
@@ -322,7 +332,11 @@ func (b burrow) use(t *testing.T, c *gossh.Client) {
 	}
 	var out bytes.Buffer
 	s.Stdout = &out
-	if err := s.RequestPty("xterm", 24, 80, nil); err != nil {
+	if s.RequestPty(strings.Repeat("x", termMax+1), 24, 80, nil) == nil {
+		t.Error("the server takes any name of a terminal")
+	}
+	term := strings.Repeat("x", termMax)
+	if err := s.RequestPty(term, 24, 80, nil); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Shell(); err != nil {
@@ -335,7 +349,7 @@ func (b burrow) use(t *testing.T, c *gossh.Client) {
 		t.Fatal(err)
 	}
 	var exit *gossh.ExitError
-	if err := s.Wait(); !errors.As(err, &exit) || exit.ExitStatus() != 3 || out.String() != "xterm 80x24 1000x30" {
+	if err := s.Wait(); !errors.As(err, &exit) || exit.ExitStatus() != 3 || out.String() != term+" 80x24 1000x30" {
 		t.Errorf("a shell: %q, %v", out.String(), err)
 	}
 
@@ -402,6 +416,69 @@ func TestWorkspace(t *testing.T) {
 	}
 }
 
+// TestNoShell logs in to a workspace with a key that opens none.
+func TestNoShell(t *testing.T) {
+	w := open(t, func(s *Server) { s.Workspaces = nobody{t} })
+	if got := run(t, w.login(t, "burrow"), "make test", ""); !strings.Contains(got, "not a command of this server") {
+		t.Errorf("%q", got)
+	}
+}
+
+// brokenListener returns errors, one after the other.
+type brokenListener struct {
+	net.Listener
+	faults []error
+}
+
+func (l *brokenListener) Accept() (net.Conn, error) {
+	err := l.faults[0]
+	l.faults = l.faults[1:]
+	return nil, err
+}
+
+// TestAccept has a listener fail for a while, and then for good.
+func TestAccept(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := newSigner(t)
+	broken := &brokenListener{l, []error{syscall.EMFILE, os.ErrDeadlineExceeded, syscall.ECONNABORTED, errors.New("broken")}}
+	if err := newServer(t, key, key).Serve(t.Context(), broken); err == nil || err.Error() != "cannot accept SSH connections: broken" {
+		t.Error(err)
+	}
+	if len(broken.faults) != 0 {
+		t.Errorf("%v was not reached", broken.faults)
+	}
+}
+
+// TestAllStrangers has strangers from many addresses, of whom the oldest makes room for one more.
+func TestAllStrangers(t *testing.T) {
+	key := newSigner(t)
+	s := newServer(t, key, key)
+	var list []*conn
+	for i := range strangersMax + 1 {
+		near, far := net.Pipe()
+		defer far.Close()
+		list = append(list, s.admitConn(passedConn{near, &net.TCPAddr{IP: net.IPv4(192, 0, byte(i>>8), byte(i)), Port: 1}}))
+		if i == strangersMax-1 && len(s.strangers) != strangersMax {
+			t.Errorf("%d strangers", len(s.strangers))
+		}
+	}
+	if _, in := s.strangers[list[0]]; in || len(s.strangers) != strangersMax {
+		t.Errorf("%d strangers, with the oldest: %v", len(s.strangers), in)
+	}
+	if _, err := list[0].Write([]byte("x")); !errors.Is(err, io.ErrClosedPipe) {
+		t.Errorf("the oldest: %v", err)
+	}
+	for _, c := range list {
+		s.removeConn(c)
+	}
+	if len(s.strangers)+len(s.conns) != 0 {
+		t.Errorf("%d and %d connections are left", len(s.strangers), len(s.conns))
+	}
+}
+
 // TestPass has one server pass all its sessions on to another one.
 func TestPass(t *testing.T) {
 	w, b, set := openBurrow(t)
@@ -414,6 +491,11 @@ func TestPass(t *testing.T) {
 		}
 		return nil, nil
 	}
+	front.Git = func(context.Context, *Session, string, string) uint32 {
+		t.Error("a session is served by the wrong server")
+		return 1
+	}
+	front.Workspaces = nobody{t}
 	targets := make(chan Target, 100)
 	front.Pass = func(ctx context.Context, to Target) (net.Conn, error) {
 		targets <- to

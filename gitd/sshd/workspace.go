@@ -75,29 +75,29 @@ type ptyRequest struct {
 	Modes                     string
 }
 
+// termMax bounds the name of the kind of a terminal.
+const termMax = 64
+
 // takeTTY takes the terminal of a session, or a later size of it.
 func (v *Session) takeTTY(req *gossh.Request) bool {
-	switch req.Type {
-	case "pty-req":
+	if req.Type == "pty-req" {
 		var p ptyRequest
-		if gossh.Unmarshal(req.Payload, &p) != nil || len(p.Term) > 64 {
+		if gossh.Unmarshal(req.Payload, &p) != nil || len(p.Term) > termMax {
 			return false
 		}
 		v.tty = &TTY{Term: p.Term, Rows: int(min(p.Rows, 1000)), Cols: int(min(p.Cols, 1000))}
 		return true
-	case "window-change":
-		var p struct{ Cols, Rows, Width, Height uint32 }
-		if gossh.Unmarshal(req.Payload, &p) != nil {
-			return false
-		}
-		select {
-		case <-v.resized: // only the last size counts
-		default:
-		}
-		v.resized <- TTY{Rows: int(min(p.Rows, 1000)), Cols: int(min(p.Cols, 1000))}
-		return true
 	}
-	return false
+	var p struct{ Cols, Rows, Width, Height uint32 }
+	if gossh.Unmarshal(req.Payload, &p) != nil {
+		return false
+	}
+	select {
+	case <-v.resized: // only the last size counts
+	default:
+	}
+	v.resized <- TTY{Rows: int(min(p.Rows, 1000)), Cols: int(min(p.Cols, 1000))}
+	return true
 }
 
 // forward serves a connection to a port of a workspace.

@@ -71,6 +71,10 @@ func TestVerify(t *testing.T) {
 			t.Errorf("the kind of %v", err)
 		}
 	}
+	limit := append(armoured(armour, magic, same), strings.Repeat("\n", MaxBytes)...)[:MaxBytes]
+	if err := Verify(public, "test", message, limit); err != nil {
+		t.Errorf("a signature of the largest size: %v", err)
+	}
 	if err := Verify(other, "test", message, good); err == nil {
 		t.Error("another key admits it")
 	}
