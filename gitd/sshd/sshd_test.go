@@ -364,6 +364,9 @@ func (b burrow) use(t *testing.T, c *gossh.Client) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if s.RequestSubsystem("shell") == nil {
+		t.Error("the server takes any subsystem")
+	}
 	if err := s.RequestSubsystem("sftp"); err != nil {
 		t.Fatal(err)
 	}
@@ -526,12 +529,17 @@ func TestPass(t *testing.T) {
 		{"git-upload-pack '/team/a.git'", `upload-pack team/a.git version=2 "in" <nil>7`, "team/a", false},
 		{"git-receive-pack '/team/a.git'", "ramus: no pushes of otter from 127.0.0.1\n128", "team/a", true},
 		{"git-lfs-authenticate '/team/a.git' upload", `git-lfs-authenticate '/team/a.git' upload version=2 "in" <nil>7`, "team/a", false},
+		{"whoami", "otter\n0", "", false},
 		{"git-upload-pack gone", "ramus: the replica that serves this does not answer; try again in a moment\n128", "gone", false},
 	} {
 		if got := run(t, c, x.line, "in"); got != x.want {
 			t.Errorf("%q: %q, want %q", x.line, got, x.want)
 		}
-		if to := <-targets; to.Repo != x.repo || to.Push != x.push || to.User != "" {
+		user := ""
+		if x.line == "whoami" {
+			user = "burrow"
+		}
+		if to := <-targets; to.Repo != x.repo || to.Push != x.push || to.User != user {
 			t.Errorf("%q: %+v", x.line, to)
 		}
 	}
