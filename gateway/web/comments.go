@@ -18,7 +18,6 @@ import (
 	"github.com/ramus-dev/ramus/gateway/conversation"
 	"github.com/ramus-dev/ramus/gateway/diff"
 	"github.com/ramus-dev/ramus/gateway/forge"
-	"github.com/ramus-dev/ramus/gateway/lookup"
 	"github.com/ramus-dev/ramus/gateway/markup"
 	"github.com/ramus-dev/ramus/gateway/render"
 	"github.com/ramus-dev/ramus/gateway/route"
@@ -115,10 +114,9 @@ var lineName = pattern.New(`^(f[0-9a-f]{12})-([RL])([1-9][0-9]{0,8})$`)
 type commentPages struct {
 	shell      *shell
 	executor   *executor.Executor
-	find       *lookup.Lookup
 	workspaces *workspace.Workspaces
-	comments   *comment.Comments  // nil means that there are none
-	names      conversation.Names // nil means that sessions have none
+	comments   *comment.Comments // nil means that there are none
+	talk       *conversation.Talk
 }
 
 func (h *commentPages) register(t *table) {
@@ -389,7 +387,7 @@ func (h *commentPages) listeners(c *route.Call, x *commentsData, view comment.Vi
 		}
 	}
 	names := h.executor.AgentNames()
-	sessions, err := (&conversation.Talk{Executor: h.executor, Prompts: &h.executor.Prompts, Find: h.find, Names: h.names}).Sessions(c.R.Context(), s.Caller)
+	sessions, err := h.talk.Sessions(c.R.Context(), s.Caller)
 	if err != nil {
 		return err
 	}

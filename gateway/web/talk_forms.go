@@ -35,10 +35,7 @@ func (h *talkForms) register(t *table) {
 
 // sayPrompt says something in a session. The agent at work hears it, or a new run begins.
 func (h *talkForms) sayPrompt(c *route.Call) error {
-	if err := readForm(c); err != nil {
-		return err
-	}
-	s, err := h.workspaces.Changeable(c.R.Context(), c.Who, c.R.PathValue("workspace"))
+	s, err := readWorkspaceForm(c, h.workspaces)
 	if err != nil {
 		return err
 	}
@@ -101,11 +98,8 @@ func formFiles(c *route.Call) (list []record.Attachment, err error) {
 
 // talkAction carries out one of the smaller forms of a conversation.
 func (h *talkForms) talkAction(c *route.Call) error {
-	if err := readForm(c); err != nil {
-		return err
-	}
 	ctx := c.R.Context()
-	s, err := h.workspaces.Changeable(ctx, c.Who, c.R.PathValue("workspace"))
+	s, err := readWorkspaceForm(c, h.workspaces)
 	if err != nil {
 		return err
 	}
@@ -148,10 +142,7 @@ func (h *talkForms) talkAction(c *route.Call) error {
 
 // nameSession names a session, and shows it.
 func (h *talkForms) nameSession(c *route.Call) error {
-	if err := readForm(c); err != nil {
-		return err
-	}
-	s, err := h.workspaces.Changeable(c.R.Context(), c.Who, c.R.PathValue("workspace"))
+	s, err := readWorkspaceForm(c, h.workspaces)
 	if err != nil {
 		return err
 	}

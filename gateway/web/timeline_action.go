@@ -34,10 +34,7 @@ func (h *timelineActions) register(t *table) {
 
 // timelineAction does what a button of a timeline says, for the tick that the form names.
 func (h *timelineActions) timelineAction(c *route.Call) error {
-	if err := readForm(c); err != nil {
-		return err
-	}
-	s, err := h.workspaces.Changeable(c.R.Context(), c.Who, c.R.PathValue("workspace"))
+	s, err := readWorkspaceForm(c, h.workspaces)
 	if err != nil {
 		return err
 	}

@@ -193,7 +193,7 @@ func (api *API) makeParts() parts {
 	talk := &talkSources{address: address, git: api.Git, evidence: api.Evidence, rows: rows, now: now}
 	page := &workspacePages{shell: sh, rows: rows, executor: x, workspaces: api.Workspaces, tournaments: tournaments, live: api.Live,
 		panes: api.allPanes(sh, talk, said), notes: conflictNotes{past: api.Past, now: now}}
-	remarks := &commentPages{shell: sh, executor: x, find: api.Find, workspaces: api.Workspaces, comments: api.Comments, names: api.Names}
+	remarks := &commentPages{shell: sh, executor: x, workspaces: api.Workspaces, comments: api.Comments, talk: said}
 	begun := &imports{executor: x, git: api.Git, live: api.Live, log: api.Log, now: now}
 	looks := &visits{executor: x, log: api.Log, now: now}
 	bisect := &bisectPages{past: api.Past, live: api.Live, workspaces: api.Workspaces, timelines: lines, moments: moments}
@@ -299,6 +299,14 @@ func see(c *route.Call, path string) error {
 	c.W.Header().Set("Cache-Control", "no-store")
 	http.Redirect(c.W, c.R, c.Prefix()+path, http.StatusSeeOther)
 	return nil
+}
+
+// readWorkspaceForm reads the form of a call, and returns the workspace that the path names if the person may change it.
+func readWorkspaceForm(c *route.Call, from *workspace.Workspaces) (workspace.Workspace, error) {
+	if err := readForm(c); err != nil {
+		return workspace.Workspace{}, err
+	}
+	return from.Changeable(c.R.Context(), c.Who, c.R.PathValue("workspace"))
 }
 
 // workspacePath returns the path of the page of a workspace.

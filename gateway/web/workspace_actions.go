@@ -64,10 +64,7 @@ func (h *workspaceActions) setPrivacy(c *route.Call) error {
 
 // command runs a command as a run of its own.
 func (h *workspaceActions) command(c *route.Call) error {
-	if err := readForm(c); err != nil {
-		return err
-	}
-	s, err := h.workspaces.Changeable(c.R.Context(), c.Who, c.R.PathValue("workspace"))
+	s, err := readWorkspaceForm(c, h.workspaces)
 	if err != nil {
 		return err
 	}
