@@ -9,7 +9,9 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -353,6 +355,44 @@ func TestArchitecture(t *testing.T) {
 		if _, name, ok := strings.Cut(from, "/"); ok && !strings.Contains(string(text), "`"+name+"/`") {
 			t.Errorf("ARCHITECTURE.md does not name %s", from)
 		}
+	}
+}
+
+// TestWalks compares the walks in ARCHITECTURE.md with the files of this repository and with the numbers of files that
+// the table claims.
+func TestWalks(t *testing.T) {
+	text, err := os.ReadFile("ARCHITECTURE.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(text), "\n## Walks\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	quoted := regexp.MustCompile("`([a-z_/]+(?:\\.go)?)`")
+	rows := 0
+	for line := range strings.Lines(section) {
+		cells := strings.Split(line, "|")
+		if len(cells) != 6 || !strings.Contains(cells[2], ".go") {
+			continue
+		}
+		rows++
+		folder, files := "", make(map[string]bool)
+		for _, m := range quoted.FindAllStringSubmatch(cells[2], -1) {
+			if !strings.HasSuffix(m[1], ".go") {
+				folder = m[1]
+				continue
+			}
+			name := path.Join(folder, m[1])
+			if _, err := os.Stat(name); err != nil {
+				t.Errorf("a walk passes a file that does not exist: %v", err)
+			}
+			files[name] = true
+		}
+		if own := strings.TrimSpace(cells[3]); own != strconv.Itoa(len(files)) {
+			t.Errorf("the walk of %s has %d files, and the table says %s", strings.TrimSpace(cells[1]), len(files), own)
+		}
+	}
+	if rows != 4 {
+		t.Errorf("the table has %d walks", rows)
 	}
 }
 
