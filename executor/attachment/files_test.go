@@ -6,10 +6,15 @@ import (
 	"encoding/base64"
 	"errors"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/pkg/sftp"
 
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
@@ -112,6 +117,73 @@ func TestRead(t *testing.T) {
 	if _, err := p.Read(t.Context(), first); !errors.Is(err, record.ErrNotFound) {
 		t.Errorf("a file that is none: %v", err)
 	}
+}
+
+func TestOffer(t *testing.T) {
+	p, _ := newFiles(t, nil)
+	inside := newContainer(t)
+	prompts := []record.Prompt{
+		give(t, p, "k1", record.Attachment{Name: "a.txt", Content: []byte("1")}, record.Attachment{Name: "b", Content: []byte("2")}),
+		{},
+		give(t, p, "k2", record.Attachment{Name: "A.txt", Content: []byte("3")}),
+	}
+	names, err := p.Offer(t.Context(), inside, prompts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := FolderOf(p.Run)
+	want := [][]string{{folder + "/a.txt", folder + "/b"}, nil, {folder + "/A-2.txt"}}
+	if !slices.EqualFunc(names, want, slices.Equal) {
+		t.Errorf("names are %q, want %q", names, want)
+	}
+	for i, name := range slices.Concat(want...) {
+		f, err := inside.Open(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		content, err := io.ReadAll(f)
+		f.Close()
+		if want := strconv.Itoa(i + 1); err != nil || string(content) != want {
+			t.Errorf("%s has %q, want %q, %v", name, content, want, err)
+		}
+	}
+
+	if names, err := p.Offer(t.Context(), inside, []record.Prompt{{Key: "k3", Files: []record.Attachment{{Name: "none"}}}}); err == nil {
+		t.Errorf("a file that does not exist is offered as %q", names)
+	}
+	// A program in the container made a folder with the name of the file.
+	if err := inside.MkdirAll(folder + "/c"); err != nil {
+		t.Fatal(err)
+	}
+	taken := give(t, p, "k4", record.Attachment{Name: "c", Content: []byte("4")})
+	if _, err := p.Offer(t.Context(), inside, []record.Prompt{taken}); err == nil || !strings.Contains(err.Error(), folder+"/c") {
+		t.Errorf("a file whose name is a folder: %v", err)
+	}
+	inside.Close()
+	if _, err := p.Offer(t.Context(), inside, nil); err == nil {
+		t.Error("files are offered without a connection")
+	}
+}
+
+// newContainer returns a connection to files in memory.
+func newContainer(t *testing.T) *sftp.Client {
+	here, there := net.Pipe()
+	server := sftp.NewRequestServer(there, sftp.InMemHandler())
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		_ = server.Serve() // ends with the connection
+	}()
+	files, err := sftp.NewClientPipe(here, here)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		files.Close()
+		server.Close()
+		<-served
+	})
+	return files
 }
 
 func TestPictures(t *testing.T) {

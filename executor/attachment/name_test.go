@@ -28,6 +28,7 @@ func TestFileNamed(t *testing.T) {
 		{"\xff.bin", "_.bin"},
 		{"Bildschirmfoto 2024 – Übersicht.png", "Bildschirmfoto 2024 – Übersicht.png"},
 		{strings.Repeat("x", 300) + ".tar", strings.Repeat("x", 120) + ".tar"},
+		{strings.Repeat("x", 300) + "." + strings.Repeat("y", 15), strings.Repeat("x", 120) + "." + strings.Repeat("y", 15)},
 		{"a." + strings.Repeat("y", 100), "a." + strings.Repeat("y", 100)},
 	} {
 		if got := fileNamed(x.name, taken); got != x.want {

@@ -43,6 +43,7 @@ func TestAdmit(t *testing.T) {
 		run(t, "three", "1", bob, nil),
 		run(t, "four", "1", ada, ended(3_000_000, noon.Add(-time.Hour))),
 		run(t, "four", "2", ada, ended(9_000_000, noon.Add(-25*time.Hour))),
+		run(t, "four", "3", ada, ended(9_000_000, noon.Add(-Day))),
 		run(t, "five", "1", ada, func(r *record.Run) { r.Sub = true }),
 	}
 	for name, c := range map[string]struct {
@@ -66,6 +67,7 @@ func TestAdmit(t *testing.T) {
 		"an exception for a person": {Rules{Person: Rule{Runs: 1}, People: map[string]Rule{ada: {}}}, "new", ada, "", 0},
 		"an exception for the others": {Rules{Person: Rule{Runs: 1}, People: map[string]Rule{ada: {}}}, "new", bob,
 			bob + " has 1 runs", soon},
+		"a rule for one person alone": {Rules{People: map[string]Rule{bob: {Runs: 1}}}, "new", bob, bob + " has 1 runs", soon},
 		"a repository of its own rule": {Rules{Repos: map[string]Rule{"app": {Runs: 1}}}, "new", bob,
 			"repository app has 3 runs", soon},
 		"cost": {Rules{Person: Rule{CostMicros: 3_000_000}}, "new", ada,
@@ -123,6 +125,27 @@ func TestAdmitTogether(t *testing.T) {
 	}
 }
 
+// TestAdmitKnown admits a run next to one that is admitted and known elsewhere already. That one counts once.
+func TestAdmitKnown(t *testing.T) {
+	var b Book
+	rules := Rules{Person: Rule{Runs: 2}}
+	first := run(t, "one", "1", "ada@example.org", nil)
+	release, err := b.Admit(rules, first, noon, func() []record.Run { return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer release()
+	known := func() []record.Run { return []record.Run{first} }
+	second, err := b.Admit(rules, run(t, "two", "1", "ada@example.org", nil), noon, known)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer second()
+	if _, err := b.Admit(rules, run(t, "three", "1", "ada@example.org", nil), noon, known); !errors.Is(err, ErrLimited) {
+		t.Errorf("a third run: %v", err)
+	}
+}
+
 func TestUses(t *testing.T) {
 	runs := []record.Run{run(t, "one", "1", "ada@example.org", nil),
 		run(t, "two", "1", "bob@example.org", func(r *record.Run) { r.State = record.StateComplete })}
@@ -144,7 +167,7 @@ func TestKinds(t *testing.T) {
 		return record.Run{Caller: c, ID: id, Repo: "app", Kind: kind, State: record.StateRunning,
 			Asker: gitd.Person{Email: "ada@example.org"}}
 	}
-	have := []record.Run{of("1", record.KindAgent), of("2", record.KindTerminal), of("3", record.KindExec)}
+	have := []record.Run{of("1", record.KindAgent), of("2", record.KindTerminal), of("3", record.KindExec), of("4", record.KindExec)}
 	for name, x := range map[string]struct {
 		rule Rule
 		kind record.Kind
@@ -155,7 +178,7 @@ func TestKinds(t *testing.T) {
 		"a command":           {Rule{Agents: 1, Terminals: 1}, record.KindExec, true},
 		"a terminal":          {Rule{Terminals: 1}, record.KindTerminal, false},
 		"a second terminal":   {Rule{Terminals: 2, Runs: 1}, record.KindTerminal, true},
-		"no run of terminals": {Rule{Runs: 3}, record.KindExec, true},
+		"no run of terminals": {Rule{Runs: 4}, record.KindExec, true},
 	} {
 		var b Book
 		release, err := b.Admit(Rules{Person: x.rule}, of("new", x.kind), now, func() []record.Run { return have })

@@ -36,3 +36,43 @@ func TestSessionBegan(t *testing.T) {
 		}
 	}
 }
+
+// TestSessionState takes the state of a session from its last run.
+func TestSessionState(t *testing.T) {
+	caller, err := record.RunCaller("a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range []struct {
+		state  record.State
+		reason record.Reason
+		want   record.SessionState
+		said   string
+	}{
+		{record.StateRunning, "", record.SessionRunning, ""},
+		{record.StateComplete, "", record.SessionStopped, ""},
+		{record.StateFailed, record.ReasonCommandFailed, record.SessionError, "it broke"},
+		{record.StateFailed, record.ReasonCancelled, record.SessionStopped, ""},
+	} {
+		list := record.Sessions([]record.Run{{ID: "a", Caller: caller, Repo: "app", Kind: record.KindAgent, State: x.state,
+			Reason: x.reason, Error: "it broke", Agent: &record.AgentCall{Name: "coder"}}})
+		if len(list) != 1 || list[0].State != x.want || list[0].Error != x.said {
+			t.Errorf("%s %s: %+v", x.state, x.reason, list)
+		}
+	}
+}
+
+func TestSetSession(t *testing.T) {
+	var r record.Run
+	for _, e := range []record.Event{
+		{Type: record.EventAgent, Kind: "message", Message: "hello"},
+		{Type: record.EventPrompt, Kind: record.AgentSession, Message: "other"},
+	} {
+		if r.SetSession(e); r.Session != "" {
+			t.Errorf("%+v sets the session %q", e, r.Session)
+		}
+	}
+	if r.SetSession(record.Event{Type: record.EventAgent, Kind: record.AgentSession, Message: "id"}); r.Session != "id" {
+		t.Errorf("the session is %q", r.Session)
+	}
+}

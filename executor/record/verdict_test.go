@@ -358,3 +358,57 @@ func mustMarshal(v any) json.RawMessage {
 	}
 	return text
 }
+
+// TestJudge gives the reason of each result of a check.
+func TestJudge(t *testing.T) {
+	ok, failed := true, false
+	for name, c := range map[string]struct {
+		ok     *bool
+		task   string
+		commit gitd.Hash
+		result string // JSON of a step's result
+		want   CheckResult
+		why    string
+	}{
+		"passed":         {&ok, "lib_run_tests", "", `{"output":{"exit_code":0,"value":{"passed":3}}}`, CheckPassed, ""},
+		"no end":         {nil, "lib_run_tests", "", `{"error":"the server ended"}`, CheckNotRun, "the server ended"},
+		"not installed":  {&failed, "check:vet", "", `{"output":{"exit_code":127}}`, CheckNotRun, "exit code 127: a program that it runs is not installed"},
+		"too long":       {&failed, "check:vet", "", `{"output":{"exit_code":1,"timed_out":true}}`, CheckFailed, "it took too long and was ended"},
+		"tests fail":     {&failed, "lib_run_tests", "", `{"output":{"exit_code":1,"value":{"passed":5,"failed":2}}}`, CheckFailed, "2 of 7 failed"},
+		"findings":       {&failed, "lib_run_lint", "", `{"output":{"exit_code":1,"value":{"count":4}}}`, CheckFailed, "4 findings"},
+		"an exit code":   {&failed, "check:vet", "", `{"output":{"exit_code":2}}`, CheckFailed, "exit code 2"},
+		"all skipped":    {&ok, "lib_run_tests", "", `{"output":{"exit_code":0,"value":{"skipped":2}}}`, CheckSkipped, "all 2 tests were skipped"},
+		"no tests":       {&ok, "lib_run_tests", "", `{"output":{"exit_code":0}}`, CheckSkipped, "no tests were found"},
+		"unknown counts": {&ok, "lib_run_tests", "", `{"output":{"exit_code":0,"value":{"unknown":true}}}`, CheckPassed, ""},
+		"changed": {&ok, "check:format", "0123456789abcdef", `{"output":{"exit_code":0}}`, CheckPassed,
+			"it changed files itself, and its commit (0123456789) was not checked again"},
+	} {
+		var o checkOutcome
+		if err := json.Unmarshal([]byte(`{"result":`+c.result+`}`), &o); err != nil {
+			t.Fatal(err)
+		}
+		if got, why := o.judge(Event{OK: c.ok, Task: c.task, Commit: c.commit}); got != c.want || why != c.why {
+			t.Errorf("%s: %s, %q", name, got, why)
+		}
+	}
+}
+
+// TestWithdrawn replaces the check of the step that could not run it. The checks of other steps stay.
+func TestWithdrawn(t *testing.T) {
+	list := []ManifestCheck{
+		{Check: "lint", Step: "a", Command: "make lint", Commit: commitHash(1), Tree: commitHash(2)},
+		{Check: "lint", Step: "b", Command: "other", Commit: commitHash(3), Tree: commitHash(4)},
+	}
+	c := withdrawn(&list, Event{Type: EventCheck, Step: "a", Task: "lib_run_lint", Reason: string(CheckNotRun), Message: "no linter"})
+	want := ManifestCheck{Check: "lint", Task: "lib_run_lint", Step: "a", Command: "make lint", Commit: commitHash(1),
+		Tree: commitHash(2), Result: CheckNotRun, Why: "no linter"}
+	if c != want {
+		t.Errorf("%+v, want %+v", c, want)
+	}
+	if len(list) != 1 || list[0].Step != "b" {
+		t.Errorf("the others are %+v", list)
+	}
+	if c := withdrawn(&list, Event{Type: EventCheck, Task: "check:vet"}); c.Result != CheckSkipped || c.Check != "vet" || len(list) != 1 {
+		t.Errorf("without a step: %+v", c)
+	}
+}

@@ -329,3 +329,40 @@ func TestKilledFirstLedger(t *testing.T) {
 	place(t, filepath.Join(b.Dir, two.ID), earlier)
 	refuses(t, dir, b, two.ID, "an earlier file")
 }
+
+// TestContentOfLedger refuses ledgers that are sealed by a key of the box and have another content.
+func TestContentOfLedger(t *testing.T) {
+	b := box(t, t.TempDir())
+	put(t, b, record("ONE", "a value"))
+	for content, good := range map[string]bool{
+		`{"records":{"A":1},"high":1}`: true,
+		`{"records":null}`:             false,
+		`{"records":{"A":"one"}}`:      false,
+		`no JSON`:                      false,
+	} {
+		file, err := encrypt(b.keys[0], Record{Head: Head{ID: ledgerID, Kind: ledgerID}, Content: []byte(content)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := b.parseLedger(file); (err == nil) != good || !good && !errors.Is(err, ErrDamaged) {
+			t.Errorf("%s: %v", content, err)
+		}
+	}
+}
+
+// TestShortFile refuses a file that ends in its nonce or after it.
+func TestShortFile(t *testing.T) {
+	b := box(t, t.TempDir())
+	one := put(t, b, record("ONE", "a value"))
+	file := content(t, filepath.Join(b.Dir, one.ID))
+	_, _, rest, err := parseHead(one.ID, file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	nonce := len(file) - len(rest) + b.keys[0].aead().NonceSize()
+	for n, says := range map[int]string{nonce - 1: "not whole", nonce: "changed", len(file) - 1: "changed"} {
+		if _, err := unseal(b.keys, one.ID, file[:n]); !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), says) {
+			t.Errorf("%d of %d bytes: %v, want %q", n, len(file), err, says)
+		}
+	}
+}

@@ -81,6 +81,9 @@ func TestRules(t *testing.T) {
 	if !r.Organizations() || (Rules{}).Organizations() {
 		t.Error("organizations")
 	}
+	if rules(t, "github:ada", "oidc:org=acme", "", route.RoleNone).Organizations() {
+		t.Error("a login at GitHub, or a claim of another provider, is an organization")
+	}
 	for _, text := range []string{"", "ada", "github:", "gitlab:ada", "github:team=x", "github:org=", "oidc:=x", ":x", "owner:0"} {
 		if rule, err := ParseRule(text); err == nil {
 			t.Errorf("%q is taken as %+v", text, rule)
@@ -159,6 +162,18 @@ func TestAccounts(t *testing.T) {
 	s = openStore(t, git, s.Rules)
 	if p, err := s.SignIn(ctx, user("3", "ada")); err != nil || p.ID != "github:3" {
 		t.Errorf("%+v, %v", p, err)
+	}
+	// A removed person comes back as a new one.
+	if err := s.Remove(ctx, "github:3", by); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.SignIn(ctx, user("3", "ada")); err != nil {
+		t.Fatal(err)
+	}
+	subject, err := exec.CommandContext(ctx, "git", "-C", filepath.Join(git.Root, "ramus-people.git"), "log", "-1",
+		"--format=%s", "refs/ramus/accounts/github/3").Output()
+	if err != nil || string(subject) != "Add the account of ada\n" {
+		t.Errorf("%s, %v", subject, err)
 	}
 	// Stock git reads it all.
 	log, err := exec.CommandContext(ctx, "git", "-C", filepath.Join(git.Root, "ramus-people.git"), "log",

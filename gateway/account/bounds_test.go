@@ -83,6 +83,7 @@ func TestDamagedAccounts(t *testing.T) {
 		"github/4":        func(p *Person) { p.ID = "github:4" },
 		"github/5":        func(p *Person) { p.ID, p.Provider = "github:5", "" },
 		"github/6":        func(p *Person) { p.ID, p.Provider, p.Subject = "github:6", "oidc", "6" },
+		"github/9":        func(p *Person) { p.ID, p.Subject = "github:9", "9" }, // after damaged ones
 		"x/" + hashOf(""): func(p *Person) { p.ID, p.Provider, p.Subject = "x:"+hashOf(""), "x", "" },
 	} {
 		p := good
@@ -101,7 +102,7 @@ func TestDamagedAccounts(t *testing.T) {
 	for _, p := range s.List() {
 		ids = append(ids, p.ID)
 	}
-	if want := []string{"github:1", "github:2"}; !slices.Equal(ids, want) {
+	if want := []string{"github:1", "github:2", "github:9"}; !slices.Equal(ids, want) {
 		t.Errorf("%q, want %q", ids, want)
 	}
 	empty := &Store{Options: people.Options{Git: openGit(t)}} // without other options
@@ -232,5 +233,43 @@ func TestStoreBounds(t *testing.T) {
 	}
 	if _, err := s.SignIn(t.Context(), user("2", "bo2")); err != nil {
 		t.Errorf("somebody who has an account: %v", err)
+	}
+}
+
+// TestBound takes from tokens the rights that their people have no more.
+func TestBound(t *testing.T) {
+	s := openStore(t, openGit(t), rules(t, "github:ada", "github:bo", "github:cy github:eve", route.RoleNone))
+	for i, login := range []string{"ada", "bo", "cy", "eve"} {
+		if _, err := s.SignIn(t.Context(), user(fmt.Sprint(i), login)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := s.Apply(t.Context(), "github:1", Change{Repos: map[string]route.Role{"app": route.RoleAdmin}}, admin); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Remove(t.Context(), "github:3", admin); err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range []struct {
+		person, repo string
+		scopes, want []string
+	}{
+		{"github:0", "*", []string{gitd.ScopeAdmin}, []string{gitd.ScopeAdmin}},
+		{"github:0", "app", []string{gitd.ScopeAdmin}, []string{gitd.ScopeAdmin}},
+		{"github:1", "app", []string{gitd.ScopeAdmin}, []string{gitd.ScopeWrite}}, // administrator of one repository
+		{"github:1", "*", []string{gitd.ScopeAdmin}, []string{gitd.ScopeWrite}},
+		{"github:1", "other", []string{gitd.ScopeWrite}, []string{gitd.ScopeWrite}},
+		{"github:2", "*", []string{gitd.ScopeRead, gitd.ScopeWrite}, []string{gitd.ScopeRead}},
+		{"github:2", "*", []string{gitd.ScopeWrite}, nil},
+		{"github:3", "*", []string{gitd.ScopeRead}, nil},
+		{"github:4", "*", []string{gitd.ScopeAdmin}, []string{gitd.ScopeAdmin}}, // no account
+	} {
+		got, err := s.Bound(gitd.Grant{Person: gitd.Person{ID: x.person}, Repo: x.repo, Scopes: x.scopes})
+		if x.want == nil && errors.Is(err, gitd.ErrDenied) {
+			continue
+		}
+		if err != nil || !slices.Equal(got.Scopes, x.want) {
+			t.Errorf("%s with %q for %s has %q, want %q, %v", x.person, x.scopes, x.repo, got.Scopes, x.want, err)
+		}
 	}
 }
