@@ -32,12 +32,12 @@
 // has given away as much as the container may still take. The folder of a removed container is renamed at once, and
 // deleted when no caller waits for the machine.
 //
-// # What survives
+// # Durability
 //
 // The runner keeps the exit code and the output of each command until the host has fetched them ([Host.Forget]). A
 // restart of ramus or of the container engine in the middle of a command loses neither.
 //
-// # What is hostile
+// # Untrusted input
 //
 // Commands in a container are hostile. So is everything that the runner, the labels and the folders of a container
 // report. A [Pin] fixes the key of a runner, so that no other process answers in its place.

@@ -26,7 +26,7 @@
 // refs/ramus/runs/CALLER/RUN. A run that has ended, or waits for a person, is one commit at that ref with run.json,
 // journal.jsonl, output/ and evidence/manifest.json. An agent's memory between turns is at refs/ramus/state/CALLER.
 //
-// # What survives
+// # Durability
 //
 // Anything may be killed at any moment. A command was either journalled as ended, with its commit on the branch, or
 // it did not happen. At the next start each run goes on from there, or ends with a reason of a closed list.

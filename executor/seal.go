@@ -38,7 +38,7 @@ type Verification struct {
 }
 
 // Verify compares the runs of a repository with the chain of their seals, and their files with their manifests. It reads
-// all of them. What is wrong is in the report, and an error means that the check was not possible.
+// all of them. Faults are in the report, and an error means that the check was not possible.
 func (x *Executor) Verify(ctx context.Context, v Verification) (seal.Report, error) {
 	if err := x.life.err(); err != nil {
 		return seal.Report{}, err

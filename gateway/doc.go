@@ -13,7 +13,7 @@
 // A name is one segment of a path. Slashes inside it are written %2F, as in /api/repos/team%2Fapp/log and
 // /api/runs/run:fancy-mallard%2F01k9/events. Runs and callers may be named by any part that is unique.
 //
-// # What is hostile
+// # Untrusted input
 //
 // Every request is hostile. See package route.
 package gateway

@@ -49,7 +49,7 @@ func (api *reposAPI) config(c *route.Call) error {
 		Warnings: s.Warnings, Values: s.Values})
 }
 
-// importConfig begins a new caller with what another one found out about its environment.
+// importConfig begins a new caller with the settings that another one proposes for its environment.
 func (api *callersAPI) importConfig(c *route.Call) error {
 	st, err := api.find.PathCaller(c)
 	if err != nil {

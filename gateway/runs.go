@@ -72,7 +72,7 @@ type listQuery struct {
 	Max    int    `json:"max,omitempty" jsonschema:"at most so many; 100 if 0, 1000 at most"`
 }
 
-// readFilter returns the filter of a call's query, narrowed to what its caller may see.
+// readFilter returns the filter of a call's query, narrowed to the runs that its caller may see.
 func readFilter(c *route.Call) (record.Filter, error) {
 	var q listQuery
 	if err := c.ReadQuery(&q); err != nil {

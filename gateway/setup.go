@@ -210,7 +210,7 @@ func (s *Server) setMux(m *metrics) {
 	}
 }
 
-// newDesk returns what asks the other replicas. It returns nil for the only server.
+// newDesk returns the desk that asks the other replicas. It returns nil for the only server.
 func (s *Server) newDesk() *gather.Desk {
 	if s.Replicas == nil {
 		return nil
@@ -220,7 +220,7 @@ func (s *Server) newDesk() *gather.Desk {
 	return desk
 }
 
-// shareTopics has open pages wake by what changes at other replicas.
+// shareTopics wakes open pages at changes of other replicas.
 func shareTopics(desk *gather.Desk, pages *live.API) {
 	if desk == nil {
 		return

@@ -20,14 +20,14 @@
 // commits and folders, clone makes fetches cheaper that resemble each other, pathspec parses .gitignore and
 // .gitattributes, gitindex has git's index file, and worktree commits work trees from outside.
 //
-// # What survives
+// # Durability
 //
 // A ref change that was reported as done is on disk. Git runs with core.fsync=all, and the folders with the names
 // of written files are synced before the report leaves the server. A push that was refused, or that stopped half
 // way, leaves no object that a ref reaches. Repositories are packed in the background. Only [Repo.Prune] removes
 // objects.
 //
-// # What is hostile
+// # Untrusted input
 //
 // Everything that a client sends. Packs are scanned for their size, the number of objects and the declared sizes
 // of objects before git indexes them. Children of git run without a shell, with a scrubbed environment, without

@@ -211,7 +211,7 @@ func (q lfsRequest) fault(o lfs.Object) error {
 	return nil
 }
 
-// offer says what the client does with an object that the repository has, or has not.
+// offer describes the client's action for an object that the repository has, or has not.
 func (q lfsRequest) offer(operation string, o lfs.Object, has bool, size int64) lfs.Offer {
 	offer := lfs.Offer{Object: o}
 	err := q.fault(o)

@@ -337,7 +337,7 @@ type mergeScratch struct {
 	replayed   []Replayed // by replay, oldest first
 }
 
-// account records what replay did with a commit. new is empty if it was left out.
+// account records the outcome of replay for a commit. new is empty if it was left out.
 func (sc *mergeScratch) account(h Hash, c object.RawCommit, new Hash, why string) {
 	subject, _, _ := strings.Cut(strings.TrimSpace(string(c.Message)), "\n")
 	sc.replayed = append(sc.replayed,

@@ -52,7 +52,7 @@ func (s *Server) remove(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	// What the process leaves there when it is killed goes at the next start.
+	// The next start removes the files of a process that was killed.
 	grave, err := os.MkdirTemp(nursery, "removed-*")
 	if err != nil {
 		return err

@@ -28,7 +28,7 @@ const DivergedRefs = grant.OwnRefs + "diverged"
 const repairMax = 1000
 
 // RepairFrom is [Server.RefreshFrom] for a base that may have diverged. It repairs the base in the given way.
-// [Refreshed.Own] tells what happened to each commit that upstream lacked, and [Refreshed.Kept] is a ref that keeps
+// [Refreshed.Own] has the outcome of each commit that upstream lacked, and [Refreshed.Kept] is a ref that keeps
 // all of them. by is the committer of replayed commits. A commit that conflicts with upstream changes nothing. Then
 // the error is [ErrConflict] and names the commit and the files.
 func (s *Server) RepairFrom(ctx context.Context, name string, up Upstream, how Repair, by Person, progress io.Writer) (Refreshed, error) {

@@ -12,7 +12,7 @@
 // The packages run no container and touch no repository by themselves. The caller provides the Shell. [CleanPath] and
 // [ResolvePath] check all paths of files. Values become words of a command only by [Quote].
 //
-// # What is hostile
+// # Untrusted input
 //
 // All names and contents of a work tree and all values of parameters are hostile.
 package tasks

@@ -239,7 +239,7 @@ func inCommit(p anchor.Place) string {
 	return " in " + short(p.In)
 }
 
-// noteOf returns what people must know of a thread besides its state.
+// noteOf returns a note for people about a thread, apart from its state.
 func noteOf(t comment.Thread) string {
 	switch {
 	case t.Untouched:

@@ -247,7 +247,7 @@ A conflict changes nothing, and the exit status is 4.`,
 	}
 }
 
-// takePlan shows what taking an entry changes on standard error.
+// takePlan shows on standard error the changes of taking an entry.
 func (e *env) takePlan(t past.Took) {
 	back := ""
 	if t.BackTo != "" {

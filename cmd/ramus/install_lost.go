@@ -19,12 +19,12 @@ import (
 )
 
 // A replica that owns repositories and finds its data folder empty has lost its volume. It takes the newest snapshot of
-// replicas.backups, and names what is lost.
+// replicas.backups, and names the losses.
 
-// lostFile is the file of a data folder that names what was lost, until a person removes it.
+// lostFile is the file of a data folder that names the losses, until a person removes it.
 const lostFile = "lost.json"
 
-// restoreVolume makes an empty data folder what the newest snapshot holds. The lease of the replica is held.
+// restoreVolume fills an empty data folder from the newest snapshot. The lease of the replica is held.
 func (o *opening) restoreVolume(ctx context.Context) error {
 	from, data, group := o.config.Replicas.Backups, o.config.Data, o.replicas.group
 	_, err := os.Lstat(filepath.Join(data, "repos"))
@@ -57,7 +57,7 @@ func (o *opening) restoreVolume(ctx context.Context) error {
 	return nil
 }
 
-// nameLosses writes down what was lost with the volume. missing are the repositories of this replica that it does not have.
+// nameLosses records the losses with the volume. missing are the repositories of this replica that it does not have.
 func (o *opening) nameLosses(missing []string) error {
 	path := filepath.Join(o.config.Data, lostFile)
 	losses, err := readLosses(path)
@@ -94,7 +94,7 @@ func (o *opening) nameLosses(missing []string) error {
 	return nil
 }
 
-// readLosses reads what was lost. A file that does not exist has nothing.
+// readLosses reads the file of losses. A file that does not exist has nothing.
 func readLosses(path string) (losses []replica.Loss, err error) {
 	b, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {

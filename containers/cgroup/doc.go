@@ -11,7 +11,7 @@
 // Find leaves no group. A Root without groups is valid. It limits nothing, and [Root.Usable] and [Root.Has]
 // report that.
 //
-// # What is hostile
+// # Untrusted input
 //
 // Processes in a group are hostile. They may fork while the group is removed, and use all that the limits allow.
 package cgroup

@@ -16,7 +16,7 @@
 // process on. Of the host it sees only the hosts file of that container. Its input and output go through the connection
 // of the engine.
 //
-// # What survives
+// # Durability
 //
 // Labels name the owner and the caller of a container. Nothing else is kept. So a container outlives ramus, and any
 // ramus with the same owner finds it again. A container outlives a restart of the engine if the engine has live-restore

@@ -72,7 +72,7 @@ func (e *Engine) RunSidecar(ctx context.Context, id string, s containers.Sidecar
 		return exit, wrap(e.orGone(ctx, id, err))
 	}
 	defer func() {
-		// This runs also if ctx is done, because it is what ends the sidecar.
+		// This runs also if ctx is done, because it ends the sidecar.
 		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeWait)
 		defer cancel()
 		if derr := e.destroy(undo, "remove sidecar "+made, made); derr != nil {

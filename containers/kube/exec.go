@@ -42,7 +42,7 @@ const execProtocol = "v5.channel.k8s.io"
 const (
 	// maxPiece is the size of the messages of stdin.
 	maxPiece = 32 << 10
-	// readBuffer is the size of the buffer of what is received. Longer data are read past it.
+	// readBuffer is the size of the buffer of received data. Longer data are read past it.
 	readBuffer = 4 << 10
 	// maxMessage bounds a message of the server. Kubelets send up to 32 KiB.
 	maxMessage = 1 << 20

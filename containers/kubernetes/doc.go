@@ -27,7 +27,7 @@
 // once, and the next call returns [containers.ErrGone] with the reason of the cluster. So the work of a node that is
 // drained begins again elsewhere without a timeout.
 //
-// # What survives
+// # Durability
 //
 // Labels and annotations name the owner and the caller of a pod. Nothing else is kept. So a container outlives ramus,
 // and any ramus with the same owner finds it again. A pod to which nobody was connected for a day ends by itself.
@@ -36,6 +36,6 @@
 // # Which clusters
 //
 // Kubernetes 1.30 and later works, with any runtime and network. The namespace must admit CAP_NET_ADMIN, which the
-// first container needs to seal the network. [Engine.Check] names what is missing, and [Engine.Walls] which further
+// first container needs to seal the network. [Engine.Check] names the missing ones, and [Engine.Walls] which further
 // walls the cluster gives.
 package kubernetes

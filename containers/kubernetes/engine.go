@@ -25,7 +25,7 @@ const (
 	StartWait = 10 * time.Minute
 )
 
-// Bounds on what the engine asks of a cluster at once. A thousand callers that begin together wait for their turn, because an
+// Bounds on the requests of the engine to a cluster at once. A thousand callers that begin together wait for their turn, because an
 // API server that has too much to do answers nobody in time.
 const (
 	// maxAsked bounds the requests to the API server that have no answer yet, apart from the watch and from commands in pods.

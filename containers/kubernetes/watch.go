@@ -191,7 +191,7 @@ func (w *watch) await(name string) (*pod, <-chan struct{}) {
 	return w.pods[name], w.changed[name]
 }
 
-// forget drops what is known of a pod that was removed.
+// forget drops the state of a pod that was removed.
 func (w *watch) forget(name string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -15,7 +15,7 @@
 // A mounted upper is written only by its container, or through the mount. A base layer is shared by many containers. It
 // is only ever replaced as a whole.
 //
-// # What is hostile
+// # Untrusted input
 //
 // Uppers are written by hostile processes. Nothing in one is ever followed, run or trusted. Its files are opened below
 // a descriptor of its root, without links, and only regular files are read.

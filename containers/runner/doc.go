@@ -32,7 +32,7 @@
 // none wait for one, up to a limit. "tcpip-forward" is also accepted for other addresses of the loopback than 127.0.0.1, such as
 // 127.0.1.1:5432 of a service. The runner listens there until "cancel-tcpip-forward".
 //
-// # What is hostile
+// # Untrusted input
 //
 // Commands are hostile. They run as another user. If the container has only one, they run as the same user as the
 // runner, which is then undumpable. In both cases its memory, descriptors and spools are out of reach. Commands have no

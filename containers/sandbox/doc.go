@@ -14,12 +14,12 @@
 //
 // The state is written before a container starts, so that it can be found and removed after a crash at any moment.
 //
-// # What survives
+// # Durability
 //
 // The processes of a container belong only to the kernel. They outlive ramus, and another Engine over the same folder
 // finds them. Sidecars end with ramus.
 //
-// # What is hostile
+// # Untrusted input
 //
 // Commands are hostile. Namespaces, a filter of system calls and control groups separate them from the host and from
 // the runner, which has the same user. The Sandbox has no images (commands see the host's tools as installed), no root

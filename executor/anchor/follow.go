@@ -126,7 +126,7 @@ func (f *Follower) find(ctx context.Context, r *gitd.Repo, a Anchor, at gitd.Has
 	return p, nil
 }
 
-// change returns what happened to the file of an anchor, and nil if nothing did.
+// change returns the change of the file of an anchor, and nil if there is none.
 func (f *Follower) change(ctx context.Context, r *gitd.Repo, a Anchor, at gitd.Hash) (*gitd.Change, error) {
 	key := filesKey{r.Dir(), a.At(), at}
 	f.mu.Lock()

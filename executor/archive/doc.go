@@ -13,7 +13,7 @@
 // if the branch is deleted. The commit holds no value of a secret. It is made at the end of the run and before the files in
 // [live.Folder] are removed, and it may be made again if that fails.
 //
-// # What survives
+// # Durability
 //
 // The commit, once the ref points to it.
 package archive

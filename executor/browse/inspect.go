@@ -65,7 +65,7 @@ func (k *look) inspect(ctx context.Context, p page, state json.RawMessage) error
 	case errors.Is(context.Cause(bctx), errOverdue):
 		return unverified("the browser did not end within %v and was ended", deadline)
 	case bad != nil:
-		return unverified("what the browser handed out cannot be kept: %v", bad)
+		return unverified("the result of the browser cannot be kept: %v", bad)
 	case err != nil && lost(k.step.Host):
 		return err
 	case err != nil:

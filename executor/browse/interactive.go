@@ -58,7 +58,7 @@ func (in *Inspector) OpenInteractive(ctx context.Context, h *containers.Host, ca
 		note("the agent works without a browser: %v", err)
 		return nil
 	}
-	note("a browser was started for the agent, at %s; what it visits is not recorded", InteractiveURL)
+	note("a browser was started for the agent, at %s; its visits are not recorded", InteractiveURL)
 	return b
 }
 

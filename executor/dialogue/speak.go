@@ -316,7 +316,7 @@ func (t *turn) words(ctx context.Context, w *step.Work, files *sftp.Client, lost
 	switch {
 	case lost && !t.first:
 		prompts = t.all
-		text = "The session in which you were told this was lost; what you did until then is in the work tree. You were told:\n\n" + Join(prompts)
+		text = "The session in which you were told this was lost; your work until then is in the work tree. You were told:\n\n" + Join(prompts)
 	case w.Again:
 		text = "The connection to you was interrupted in the middle of this turn. What you did until then is in the work tree and may be half done: look first, then go on. You were told:\n\n" + text
 	}

@@ -12,7 +12,7 @@
 // An event is in the journal before anybody reads it, and secrets are removed before that. Live output is in a file and in
 // memory, not in the journal, and a reader that is too slow loses parts of it.
 //
-// # What survives
+// # Durability
 //
 // The journal, and the outputs as far as they were saved. A run that is opened again has its record from the last seal, and
 // everything later from its journal, see [Run.Recall] and [Run.HadEnded].

@@ -87,7 +87,7 @@ func (n *Nodes) Close() {
 	n.work.Wait()
 }
 
-// listing is what a cloud has.
+// listing is the list of a cloud's machines.
 type listing struct {
 	machines map[string]Machine // by node
 	err      error

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// The lease of a replica names the repositories that it changed last, and when. So the next process knows what is lost if it finds
+// The lease of a replica names the repositories that it changed last, and when. So the next process knows the losses if it finds
 // the data folder empty and takes it from a backup. The lease has the changes until its last renewal.
 
 // noteChanged is the annotation with the times of changes, a JSON object.
@@ -16,7 +16,7 @@ const noteChanged = "ramus.dev/changed"
 // changedMax bounds the repositories in the annotation, which has 256 KiB at most. Those that changed last are named.
 const changedMax = 500
 
-// Before is what the lease of a replica says of the process before this one.
+// Before is the state of the process before this one, from the lease of a replica.
 type Before struct {
 	// Seen is the time of its last renewal, by its own clock. Zero means that there was none.
 	Seen time.Time
@@ -24,7 +24,7 @@ type Before struct {
 	Changed map[string]time.Time
 }
 
-// Before returns what is known of the process before this one. It does not change after [Cluster.Open].
+// Before returns the known state of the process before this one. It does not change after [Cluster.Open].
 func (c *Cluster) Before() Before { return c.before }
 
 // Note notes that a repository was changed.
@@ -34,7 +34,7 @@ func (c *Cluster) Note(repo string) {
 	c.changed[repo] = c.Now()
 }
 
-// readBefore takes over what the lease says before it is taken.
+// readBefore reads the state in the lease before the lease is taken.
 func (c *Cluster) readBefore(is lease) {
 	c.before.Seen, _ = time.Parse(microTime, is.Spec.Renewed)
 	c.before.Changed = map[string]time.Time{}

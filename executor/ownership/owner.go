@@ -7,7 +7,7 @@ import (
 	"github.com/ramus-dev/ramus/gitd/object"
 )
 
-// Owner is the view of one replica of who owns what. All methods are safe for concurrent use.
+// Owner is the view of one replica of the owners of repositories. All methods are safe for concurrent use.
 type Owner interface {
 	// Check returns nil if this replica owns a repository, and may acknowledge a change of it now. The error is of the kind
 	// [gitd.ErrElsewhere] if another replica owns it, and otherwise of the kind [gitd.ErrFenced].

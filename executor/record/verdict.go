@@ -167,7 +167,7 @@ func (c *ManifestCheck) sawBy(looks []BrowserCheck, e Event) {
 	case e.OK == nil || !*e.OK:
 		c.Result, c.Why = CheckNotRun, orName(e.Message, "it was stopped before its end")
 	case e.Commit != "" && e.Commit != c.Commit:
-		c.Why = fmt.Sprintf("it changed files itself: what it left (%.10s) was not checked again", e.Commit)
+		c.Why = fmt.Sprintf("it changed files itself, and its commit (%.10s) was not checked again", e.Commit)
 	}
 }
 
@@ -188,7 +188,7 @@ func (o checkOutcome) judge(e Event) (CheckResult, string) {
 		case out.ExitCode == nil:
 			return CheckNotRun, orName(o.Result.Error, e.Message)
 		case *out.ExitCode == notInstalled:
-			return CheckNotRun, fmt.Sprintf("exit code %d: what it runs is not installed", notInstalled)
+			return CheckNotRun, fmt.Sprintf("exit code %d: a program that it runs is not installed", notInstalled)
 		case out.TimedOut:
 			return CheckFailed, "it took too long and was ended"
 		case value.Failed > 0:
@@ -203,7 +203,7 @@ func (o checkOutcome) judge(e Event) (CheckResult, string) {
 		}
 		return CheckSkipped, "no tests were found"
 	case e.Commit != "":
-		return CheckPassed, fmt.Sprintf("it changed files itself: what it left (%.10s) was not checked again", e.Commit)
+		return CheckPassed, fmt.Sprintf("it changed files itself, and its commit (%.10s) was not checked again", e.Commit)
 	}
 	return CheckPassed, ""
 }
@@ -261,7 +261,7 @@ func verdict(r Run, list []ManifestCheck) (v Verdict, why []string) {
 		why = append(why, "no check ran on the last change")
 	}
 	if r.Merged != "" && r.Merged != r.Head {
-		why = append(why, fmt.Sprintf("%s had moved: what was merged into it (%.10s) is another commit than the branch's last", r.Base, r.Merged))
+		why = append(why, fmt.Sprintf("%s had moved, and the commit that was merged into it (%.10s) is not the branch's last", r.Base, r.Merged))
 	}
 	switch {
 	case r.State == StateFailed || failed:

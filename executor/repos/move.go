@@ -119,7 +119,7 @@ func (rs *Repos) TakeOver(ctx context.Context, name string) error {
 // arrivals is the pattern of the files of artifacts on their way here.
 const arrivals = "artifact-*.tmp"
 
-// ClearArrivals removes what [Repos.KeepArtifact] left when the process was killed.
+// ClearArrivals removes the files that [Repos.KeepArtifact] left when the process was killed.
 func (rs *Repos) ClearArrivals() error {
 	left, err := filepath.Glob(filepath.Join(rs.Data, arrivals))
 	for _, path := range left {

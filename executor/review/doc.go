@@ -1,4 +1,4 @@
-// Package review keeps what people and agents say about lines of a caller's work.
+// Package review keeps the remarks of people and agents about lines of a caller's work.
 //
 // # Nouns
 //
@@ -12,7 +12,7 @@
 // the ref has all that the remarks are about. A change counts when it is on disk. A remark that was added twice, by its id, is there once.
 // Remarks are never changed or removed.
 //
-// # What is hostile
+// # Untrusted input
 //
 // Texts and excerpts were written by people, agents and repositories. The package bounds them, and keeps them as they are.
 package review

@@ -11,7 +11,7 @@
 // listens at it, and the host connects each connection with the service's port, by way of the two SSH connections. So neither
 // container reaches anything else of the other one.
 //
-// # What survives
+// # Durability
 //
 // A service ends with its container. A restart of the server ends neither. The next step of the caller connects them again.
 package services

@@ -2,7 +2,7 @@
 //
 // # Nouns
 //
-// The [Bounds] come from the server's configuration. They have the values for all repositories, and what a repository
+// The [Bounds] come from the server's configuration. They have the values for all repositories, and the values that a repository
 // may choose. The file [environment.Path] of a base chooses. [Resolve] makes [Settings] of both, a pure function. A
 // [Reader] finds the file.
 //

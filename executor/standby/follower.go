@@ -307,7 +307,7 @@ func (f *Follower) note(r *Round, at time.Time) {
 	st.Rounds++
 }
 
-// takeRound brings a round to the disk: first what it needs, then the round itself.
+// takeRound brings a round to the disk. Its prerequisites come first, then the round itself.
 func (f *Follower) takeRound(ctx context.Context, r *Round) error {
 	if err := f.noteMissing(r); err != nil {
 		return err

@@ -399,7 +399,7 @@ func (l *Leader) awaitChange(ctx context.Context, since uint64) error {
 	}
 }
 
-// makeRound reads the state of the data folder, and returns the difference to what the follower has.
+// makeRound reads the state of the data folder, and returns its difference from the follower's.
 func (l *Leader) makeRound(ctx context.Context, s *session) (Round, error) {
 	l.mu.Lock()
 	l.round++

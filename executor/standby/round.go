@@ -11,7 +11,7 @@ import (
 	"github.com/ramus-dev/ramus/gitd"
 )
 
-// Have is what a follower has when it asks for the next round.
+// Have is the state of a follower that asks for the next round.
 type Have struct {
 	// Name names the follower for people.
 	Name string `json:"name"`
@@ -33,7 +33,7 @@ type Round struct {
 	EpochID string `json:"epoch_id,omitempty"`
 	// Waited is the time from the request to the moment of the round.
 	Waited time.Duration `json:"waited_ns,omitempty"`
-	// Full is set if the round has everything. What it does not have is to be removed.
+	// Full is set if the round has everything. The follower removes all other files.
 	Full bool `json:"full,omitempty"`
 	// Keys reports whether the keys of the server are among the files.
 	Keys bool `json:"keys,omitempty"`

@@ -14,7 +14,7 @@
 // that with an event in the journal. Only the step that has the turn commits, or somebody who interjects between two of its
 // commits.
 //
-// # What survives
+// # Durability
 //
 // A command goes on while the server is away. [Run.TakeUp] finds it by its id and brings the step to its end, finds the
 // commit that it made, or reports that nothing of it is left. Then the step begins again from the branch, if that is

@@ -389,7 +389,7 @@ func (l *Run) takeUpCommitted(ctx context.Context, t *Target, s Info, b live.Beg
 		commit = partly
 	}
 	if commit == nil {
-		l.Note(s.ID, "the server was restarted; the command had not been committed, what it did is gone")
+		l.Note(s.ID, "the server was restarted; the command had not been committed, and its changes are gone")
 		return res, false, nil
 	}
 	code, _ := strconv.Atoi(commit.Trailer(record.TrailerExit))
@@ -426,7 +426,7 @@ func (l *Run) endCut(ctx context.Context, h *containers.Host, t *Target, s Info,
 			"the server stopped before the agent had all of its prompt, and the agent had acted outside its container by then; nothing it did was committed"}
 	}
 	_ = h.Forget(ctx, id) // the runner's memory ends with the container anyway
-	l.Note(s.ID, "the server was restarted before the agent had all of its prompt; what it did is thrown away, and it is told again")
+	l.Note(s.ID, "the server was restarted before the agent had all of its prompt; its changes are discarded, and it gets the prompt again")
 	return nil
 }
 

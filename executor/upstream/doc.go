@@ -9,7 +9,7 @@
 //     takes pull requests.
 //   - [Bases] fetches bases, and keeps a manifest ([gitd.Base]) of each state that one had.
 //
-// # What survives
+// # Durability
 //
 // A deploy that was accepted is in a file until it is done. The next process continues it. A base follows its
 // upstream at once. The dependencies of the base are fetched afterwards, and nothing that waits for the base waits

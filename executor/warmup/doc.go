@@ -11,7 +11,7 @@
 // Nobody waits because of a warm-up. There is none if it would need the last free place, and a person has at most two. A
 // container that no run uses in time is removed.
 //
-// # What survives
+// # Durability
 //
 // Nothing. The next process adopts the containers, and knows no expected callers.
 package warmup

@@ -7,13 +7,13 @@
 // of the thread one after another. [Words] are the parsed command of a mention. A report follows a run. It keeps one
 // progress message up to date and posts the result of the run.
 //
-// # What survives
+// # Durability
 //
 // The server may be killed at any moment after the claim. The next [Chat.Open] continues each run whose result is not
 // in its thread. It continues from the journal of the run and the messages of the thread. Every message carries the
 // run, a key and its part. A message is searched for before it is posted again, so nothing is posted twice.
 //
-// # What is hostile
+// # Untrusted input
 //
 // All text in a thread is hostile, and so is every event without a valid signature of the app's signing secret.
 // Package gate decides who may do what. Package render makes the texts of strangers harmless.

@@ -12,7 +12,7 @@ func (c *Client) Replicas(ctx context.Context) ([]ownership.Replica, error) {
 	return get[[]ownership.Replica](ctx, c, "/api/replicas")
 }
 
-// Losses returns what repositories lost with the volumes of replicas.
+// Losses returns the losses of repositories with the volumes of replicas.
 func (c *Client) Losses(ctx context.Context) ([]replica.Loss, error) {
 	return get[[]replica.Loss](ctx, c, "/api/replicas/losses")
 }

@@ -94,7 +94,7 @@ type Comments struct {
 // OnChange has tell called after each change of the threads of a caller. It takes the place of an earlier one.
 func (c *Comments) OnChange(tell func(record.Caller)) { c.onChange.Store(&tell) }
 
-// Work is what comments are about: the work of a caller in one of its repositories, between two commits.
+// Work is the subject of comments. It is the work of a caller in one of its repositories, between two commits.
 type Work struct {
 	Caller record.Caller
 	Repo   *gitd.Repo

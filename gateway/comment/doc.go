@@ -12,7 +12,7 @@
 // once, and is said once, also if the server is killed in between. A draft is removed after the review has its comment, and one that both
 // have is not shown. A suggestion becomes a commit by a person only if the lines that it replaces are still the same.
 //
-// # What is hostile
+// # Untrusted input
 //
 // Texts come from people, agents and forges, and lines come from commits. The values of secrets are removed before a text is kept. Prompts
 // have texts and lines in fences.

@@ -11,7 +11,7 @@ import (
 	"github.com/ramus-dev/ramus/gitd"
 )
 
-// TakeUp does what an earlier process left undone. It notes suggestions that became commits, and says batches whose prompts were not said.
+// TakeUp finishes the work of an earlier process. It notes suggestions that became commits, and says batches whose prompts were not said.
 // It leaves those that cannot be said now to the next attempt.
 func (c *Comments) TakeUp(ctx context.Context) error {
 	repos, err := c.Git.Repos(ctx)

@@ -24,7 +24,7 @@
 // not look at cookies of ramus. With https applications cannot set it, because its name begins with __Host-. Redirects
 // lead to hosts of the domain.
 //
-// # What is hostile
+// # Untrusted input
 //
 // Every header. Applications at sibling hosts are of the same site as the pages, but of another origin.
 package domain

@@ -7,14 +7,14 @@
 // is the goroutine that works on a task. It begins work, publishes the branch, posts messages in two lanes (Slack and
 // the forge), and reads the pull request.
 //
-// # What survives
+// # Durability
 //
 // A record changes only with its journal, in one commit. The next step of a job follows from that journal and from the
 // current state at the forge, never from the content of a delivery. Every step can be repeated. Work is begun by key, a
 // push that has arrived is not an error, and a message is searched for by its mark before it is posted. Therefore a
 // kill between two steps loses nothing and repeats nothing.
 //
-// # What is hostile
+// # Untrusted input
 //
 // Comments, reviews, names of branches and webhooks are hostile. Only words of people with write access become work.
 package engineer

@@ -65,7 +65,7 @@ func (j *job) deliver(ctx context.Context, l lane) {
 		}
 		failures++
 		pause := min(j.engineer.RetryEvery<<min(failures-1, 20), maxPause)
-		j.engineer.Log.Error("cannot post what a task has to say; it is tried again", "task", j.id, "to", string(l),
+		j.engineer.Log.Error("cannot post a message of a task; ramus tries again", "task", j.id, "to", string(l),
 			"pause", pause, "err", err)
 		if retry.Sleep(ctx, pause) != nil {
 			return
@@ -90,8 +90,8 @@ func (j *job) nextMessage(ctx context.Context, l lane) (next *message, changed <
 // hour. In that time a suspended App may be activated, a key replaced, or ramus invited to the channel.
 const patience = 20
 
-// mendable reports whether a refusal is about the access of ramus and not about the message.
-func mendable(err error) bool {
+// lacksAccess reports whether a refusal is about the access of ramus and not about the message.
+func lacksAccess(err error) bool {
 	var hub *forge.RefusedError
 	return errors.As(err, &hub) && hub.OfToken() || errors.Is(err, slack.ErrRefused)
 }
@@ -118,11 +118,11 @@ func (j *job) post(ctx context.Context, m message, failures int) error {
 	posted.OK, posted.Message = &ok, where
 	if err != nil {
 		refused := errors.Is(err, forge.ErrRefused) || errors.Is(err, forge.ErrNotFound) || errors.Is(err, slack.ErrRefused)
-		if ctx.Err() != nil || !route.IsLasting(err) && !refused || mendable(err) && failures < patience {
+		if ctx.Err() != nil || !route.IsLasting(err) && !refused || lacksAccess(err) && failures < patience {
 			return err
 		}
 		// The message can never be posted. It is given up, so that the messages after it can be posted.
-		j.engineer.Log.Warn("what a task has to say is refused", "task", j.id, "message", m.Key, "err", err)
+		j.engineer.Log.Warn("a message of a task is refused", "task", j.id, "message", m.Key, "err", err)
 		posted.Message = text.Clip(err.Error(), 1000)
 		if m.Kind == mailPull {
 			return j.fail(ctx, record.ReasonBadInput, "no pull request can be opened: "+err.Error(), posted)

@@ -11,7 +11,7 @@
 // A link is signed for one run by its whole name, and never for a run with a similar one. A file is served only if it
 // has its hash. A page is complete without scripts or content from other hosts.
 //
-// # What is hostile
+// # Untrusted input
 //
 // All output of a container is hostile, such as names, texts, pictures and traces. Texts are escaped and cleaned.
 // Files are sent as attachments or shown in a sandboxed page. Snapshots in a trace run no script.

@@ -109,7 +109,7 @@ func New[Q, A any](d *Desk, name string, own func(ctx context.Context, who route
 	return &Question[Q, A]{d, name, own}
 }
 
-// Part is what one replica answers.
+// Part is the answer of one replica.
 type Part[A any] struct {
 	Of     string // the name of the replica; empty for the only server
 	Answer A

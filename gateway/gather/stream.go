@@ -40,8 +40,8 @@ func (d *Desk) Stream(ctx context.Context, who route.Who, question string, body 
 	return feed(ctx, who.Under(d.Veil), body, send)
 }
 
-// Follow calls each with what the other replicas send, one at a time for each replica, until ctx ends. It calls lost when something
-// of a replica may have been lost. What this replica has itself is not in it.
+// Follow calls each with the events of the other replicas, one at a time for each replica, until ctx ends. It calls lost when something
+// of a replica may have been lost. The events of this replica are not in it.
 func (s *Stream[Q, E]) Follow(ctx context.Context, who route.Who, in Q, each func(E), lost func()) {
 	if s.desk.Alone() {
 		<-ctx.Done()

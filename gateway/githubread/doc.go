@@ -13,7 +13,7 @@
 // the content of another repository, because the token of a person may read more than one. Every other request is refused
 // with a message that gh shows.
 //
-// # What is hostile
+// # Untrusted input
 //
 // Requests are: a container's root writes them. They are bounded in size, depth and number of fields. Redirects are not
 // followed, because a token must not go to another host.

@@ -7,7 +7,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/forge"
 )
 
-// readable lists what may be read below a repository by GET. The entry "" is the repository itself. An entry that ends in a
+// readable lists the paths below a repository that may be read by GET. The entry "" is the repository itself. An entry that ends in a
 // slash allows every path below it.
 //
 // Files, branches and commits are missing on purpose: a caller reads those that its grant shows with git. So are hooks,
@@ -19,7 +19,7 @@ var readable = []string{
 	"releases/", "statuses/", "topics",
 }
 
-// readableOfCommit lists what may be read of a commit.
+// readableOfCommit lists the paths below a commit that may be read.
 var readableOfCommit = []string{"check-runs", "check-suites", "pulls", "status", "statuses"}
 
 // allowedPath reports whether a path of the API, such as "/repos/acme/app/pulls/7", may be read for a repository.

@@ -90,7 +90,7 @@ func (api *API) holdTap() {
 	}
 }
 
-// release ends what hold began. mu is held.
+// release ends a hold. mu is held.
 func (api *API) release() {
 	if api.held--; api.held == 0 {
 		api.asleep()

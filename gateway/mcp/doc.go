@@ -14,7 +14,7 @@
 // A bearer sees only tools that its grant lets it use. Arguments are checked against the strict schema of their tool.
 // An error is a result, because a model can correct its arguments only if it gets the error.
 //
-// # What is hostile
+// # Untrusted input
 //
 // Arguments are hostile. So are pages of other sites in the browser of somebody with a token. A request whose host is
 // not a name of the server, or whose origin is not listed, is refused.

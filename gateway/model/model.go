@@ -23,7 +23,7 @@
 // the server changes nothing. Calls that are answered as a whole can exceed the budget by their own cost. At most
 // [Proxy.Calls] are in progress at once.
 //
-// # What is hostile
+// # Untrusted input
 //
 // The container is hostile. The provider is trusted with the data that it gets, but its answers are bounded, and
 // searched for the key.

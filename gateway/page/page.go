@@ -6,7 +6,7 @@
 // one style of this package, which a [Policy] names by its hash. Packages with pages of their own [Parse] them with
 // the template "head", which begins each page, and the functions "style" and "sentence".
 //
-// # What is hostile
+// # Untrusted input
 //
 // All text on a page. html/template escapes it; its callers make visible what would deceive the eye (see
 // render.Clean).

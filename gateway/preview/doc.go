@@ -6,7 +6,7 @@
 // browser. Without one it is shown below a path of the server's own host, in a sandbox of the browser. A signed link
 // leads to either.
 //
-// # What is hostile
+// # Untrusted input
 //
 // The application is hostile. It never shares an origin with ramus. It cannot read or set the cookie that opens its
 // own host, its redirects and headers cannot act for other hosts, and its informational answers are dropped. The

@@ -98,7 +98,7 @@ func (s *Store) IsPrivate(c record.Caller) bool {
 	return r.Private
 }
 
-// Changed returns a channel that is closed at the next change of who sees what.
+// Changed returns a channel that is closed at the next change of the privacy of a caller.
 func (s *Store) Changed() <-chan struct{} {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

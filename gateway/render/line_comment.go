@@ -85,7 +85,7 @@ type FirstReview struct {
 	Base string // the branch that it is for
 	From string // the commit where its work began
 	Most int    // findings
-	// Guideline is a file of the base that says what reviews are about. It may be empty.
+	// Guideline is a file of the base with the subjects of reviews. It may be empty.
 	Guideline string
 	// Unworthy are findings of earlier reviews that people called not worth saying.
 	Unworthy []string

@@ -275,7 +275,7 @@ func Hint(reason record.Reason) string {
 	case record.ReasonMergeConflict:
 		return "bring the branch up to date with its base, then say `merge`."
 	case record.ReasonNotMerged:
-		return "nothing was merged; once what is named above is changed, say `merge`."
+		return "nothing was merged; remove the reason that is named above, then say `merge`."
 	case record.ReasonConflict:
 		return "somebody pushed to the branch meanwhile: merge the ref that is named above into it, push, then say `retry`."
 	case record.ReasonNotCommitted:

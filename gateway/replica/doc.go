@@ -3,7 +3,7 @@
 //
 // # Nouns
 //
-// A [Front] passes on what its replica does not own. The inner address is the one at which other replicas reach a
+// A [Front] passes on requests for things that its replica does not own. The inner address is the one at which other replicas reach a
 // replica, with [Front.Inner]. The home is the replica with all that belongs to no repository: people, their sessions and
 // tokens, credentials of the server, triggers and Slack.
 //
@@ -16,7 +16,7 @@
 //
 // # Invariants
 //
-// A request is passed on at most once: what comes to the inner address is answered there or refused, with status 421.
+// A request is passed on at most once. The inner address answers a request or refuses it with status 421.
 // Then, and if no connection can be opened, the front asks the cluster for the owner, and tries again while nothing of the
 // request's body was sent, for [Front.Patience] at most. So a replica that is replaced delays requests, and fails none.
 //

@@ -46,7 +46,7 @@ type Front struct {
 	Link       func(id string) string
 	// Keepers have records of work that go along with its repository, by names that all replicas share.
 	Keepers map[string]Keeper
-	// Losses are what this replica lost with its volume.
+	// Losses are the losses of this replica with its volume.
 	Losses []Loss
 	// Order orders a machine for a container that waits, at the home, and returns what is done. Nil means that there are none.
 	Order func() string

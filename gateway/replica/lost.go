@@ -11,7 +11,7 @@ import (
 	"github.com/ramus-dev/ramus/gitd/object"
 )
 
-// Loss is what a repository lost with the volume of its replica.
+// Loss is the loss of a repository with the volume of its replica.
 type Loss struct {
 	Repo    string `json:"repo"`
 	Replica string `json:"replica"`
@@ -33,7 +33,7 @@ func (l Loss) String() string {
 	if l.Whole() {
 		return fmt.Sprintf("%s is lost with the volume of %s, and no backup has it", l.Repo, l.Replica)
 	}
-	text := fmt.Sprintf("%s was restored on %s from the backup of %s; what was pushed or committed after it is lost", l.Repo, l.Replica, at(l.Backup))
+	text := fmt.Sprintf("%s was restored on %s from the backup of %s; later pushes and commits are lost", l.Repo, l.Replica, at(l.Backup))
 	if !l.Changed.IsZero() {
 		text += ", the last of it at " + at(l.Changed)
 	}
@@ -66,7 +66,7 @@ func (f *Front) answerLost(r *http.Request, repo string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { writeUnavailable(w, r, err.Error()) })
 }
 
-// losses answers with what all replicas lost.
+// losses answers with the losses of all replicas.
 func (api *API) losses(c *route.Call) error {
 	if api.Front == nil {
 		return c.Reply([]Loss{})

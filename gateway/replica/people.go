@@ -84,7 +84,7 @@ func (f *Front) askHome(ctx context.Context, path string, question, answer any) 
 	return nil
 }
 
-// verdict is what the home says of a token.
+// verdict is the home's answer about a token.
 type verdict struct {
 	Grant  gitd.Grant `json:"grant"`
 	Denied string     `json:"denied,omitempty"` // why the token is refused

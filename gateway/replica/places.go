@@ -42,7 +42,7 @@ const (
 	// looksMost and asksMost bound the questions in a second for names that strangers may have invented. Ten times as many
 	// may come at once.
 	looksMost, asksMost = 10, 20
-	// placesMax bounds what is remembered.
+	// placesMax bounds the number of remembered places.
 	placesMax = 10_000
 	// findWait bounds the wait for the answers of other replicas.
 	findWait = 2 * time.Second

@@ -14,7 +14,7 @@
 // error that it does not know is internal, and only administrators see its text. An answer that breaks in the middle
 // ends without its last chunk, so that no reader takes it for a complete one.
 //
-// # What is hostile
+// # Untrusted input
 //
 // Every request. Bodies are limited in size and in the time that they take to arrive, streams in number and in the
 // time that a reader may leave one write unread. A caller that is limited to one repository is told "not found" about

@@ -17,7 +17,7 @@ const (
 	frameError = "error"
 )
 
-// Feed is what a stream of events is made from.
+// Feed is the source of a stream of events.
 type Feed struct {
 	// Events are the events, until ctx ends. An error is the last of them.
 	Events func(ctx context.Context) iter.Seq2[record.Event, error]

@@ -27,7 +27,7 @@ var ErrTooLong = errors.New("a name is empty or too long")
 
 var bucket = []byte("seen")
 
-// Marks are what a person has looked at in one place. The zero value is nothing.
+// Marks are the parts of one place that a person has looked at. The zero value is nothing.
 type Marks struct {
 	// Looked is the commit up to which the person has looked at all changes. It is empty if there is none. When is the time of that.
 	Looked gitd.Hash `json:"looked,omitempty"`

@@ -19,7 +19,7 @@ const (
 	KindConversation Kind = "conversation"
 )
 
-// Record says who made a link, and of what.
+// Record names the maker of a link and its subject.
 type Record struct {
 	ID     string        `json:"id"`
 	Kind   Kind          `json:"kind"`

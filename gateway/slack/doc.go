@@ -14,7 +14,7 @@
 // outages only take time. A post appears in the thread once. After an attempt with an unknown outcome the thread is
 // read before the next attempt. Package slacktest simulates all failures of Slack.
 //
-// # What is hostile
+// # Untrusted input
 //
 // Every byte is hostile. Bodies are checked against the signing secret before they are parsed, and contain text of
 // strangers.

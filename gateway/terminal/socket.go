@@ -326,7 +326,7 @@ func (s *socket) receive(ctx context.Context) error {
 	return nil
 }
 
-// enter hands what the client types to the program, in its order with the sizes that belong to it.
+// enter passes the client's input to the program, in its order with the sizes that belong to it.
 func (s *socket) enter(ctx context.Context) {
 	rate := bucket{now: s.api.Now, left: inputRate}
 	for {

@@ -7,10 +7,10 @@
 // from the name of the run. So the reply to a mention, which comes later, and the runs of sub-workflows join the trace
 // without being told its id.
 //
-// An [Exporter] converts runs and sends them in the background. Its queue is bounded. What it cannot send within a
+// An [Exporter] converts runs and sends them in the background. Its queue is bounded. Spans that it cannot send within a
 // minute it drops and counts, because a trace is no record. The journal is.
 //
-// # What is hostile
+// # Untrusted input
 //
 // Containers get no trace context, and none that comes from outside is used. Texts of the journal are bounded, and are
 // without secrets already.

@@ -6,14 +6,14 @@
 // failed checks at GitHub, pushes) and the work, which is a workflow of the base or a task for the engineer. An [Event]
 // is one occurrence of the cause. It has a key, and values that its trigger takes from it.
 //
-// # What survives
+// # Durability
 //
 // An event is claimed as a run before it is acknowledged. The run's caller follows from the trigger and the key of the
 // event, so an event that is delivered twice runs once. The next [Triggers.Open] continues the runs that were claimed
 // and whose end was not counted. A file for each trigger has the last handled time of its schedule, the last seen tips
 // of branches, and its failures. If the file is lost, the trigger begins as a new one.
 //
-// # What is hostile
+// # Untrusted input
 //
 // The content of every event is hostile, even if its signature is good. Its values are bounded, and are data. They
 // become inputs of workflows, which quote them in commands, or JSON in the context of a task. No text of an event is

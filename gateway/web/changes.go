@@ -114,7 +114,7 @@ type changesPages struct {
 	find       *lookup.Lookup
 	workspaces *workspace.Workspaces
 	changes    *changes.Changes
-	seen       *seen.Store // nil means that nobody keeps what people have looked at
+	seen       *seen.Store // nil means that the marks of people are not kept
 	comments   *commentPages
 	colours    colours
 }

@@ -29,7 +29,7 @@ type servers struct {
 	questions  questions
 }
 
-// questions are what pages ask all servers.
+// questions are the questions of pages to all servers.
 type questions struct {
 	callers    *gather.Question[struct{}, []heldCaller]
 	workspaces *gather.Question[workspace.Filter, heldWorkspaces]
@@ -101,7 +101,7 @@ type heldWorkspaces struct {
 	Next string // the place after which the next page begins, empty if there is none
 }
 
-// heldWorkspace is a workspace with what its JSON leaves out.
+// heldWorkspace is a workspace with the fields that its JSON omits.
 type heldWorkspace struct {
 	workspace.Workspace
 	LastRun record.Run

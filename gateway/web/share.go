@@ -290,7 +290,7 @@ func (h *sharedPages) shared(c *route.Call) error {
 	return h.shell.write(&call, p)
 }
 
-// endedLink hides from guests what is missing.
+// endedLink hides from guests the reason why a link shows nothing.
 func endedLink(err error, who route.Who) error {
 	if route.AsProblem(err, who).Kind == route.KindNotFound {
 		return route.NewProblem(route.KindNotFound, "the work of this link is gone")

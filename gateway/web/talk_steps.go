@@ -18,7 +18,7 @@ import (
 	"github.com/ramus-dev/ramus/internal/text"
 )
 
-// Bounds of what one page shows of a conversation. Everything else is one press away.
+// Bounds of the part of a conversation on one page. Everything else is one press away.
 const (
 	aroundTurns = 3   // of a page that goes to an entry
 	maxRows     = 350 // of all turns; the last turn is there in any case

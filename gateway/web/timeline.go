@@ -109,7 +109,7 @@ type tickShown struct {
 	Changed                                bool
 	// Fork begins a workspace after the tick, and Again before it. Review shows its changes.
 	Fork, Again, Review string
-	// Restart says what the button of that name does. Empty means that the tick cannot be run again.
+	// Restart describes the effect of the button of that name. Empty means that the tick cannot be run again.
 	Restart string
 	// Picked is the branch that may take the tick alone. Empty means that none can.
 	Picked    string
@@ -249,7 +249,7 @@ func (h *timelinePages) setPin(ctx context.Context, who route.Who, d *timelineDa
 	return nil
 }
 
-// setVersus sets what the files of ticks are compared with. With a pinned tick that is the usual choice.
+// setVersus sets the commit with which the files of ticks are compared. With a pinned tick that is the usual choice.
 func (d *timelineData) setVersus(chosen string) {
 	switch {
 	case chosen == versusBase:
@@ -439,7 +439,7 @@ func (m *momentMaker) showTick(c *route.Call, page *timelineData, t *timeline.Ti
 	return showTickFiles(ctx, d, repo, folder)
 }
 
-// showRun fills in what the run of the shown tick has: its verdict, its cost so far, its pictures, and what may be done with it.
+// showRun fills in the verdict, the cost so far, the pictures and the possible actions of the run of the shown tick.
 func (m *momentMaker) showRun(ctx context.Context, page *timelineData, t *timeline.Tick, r record.Run) {
 	d := page.Now
 	if r.Ended() {

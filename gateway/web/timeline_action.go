@@ -32,7 +32,7 @@ func (h *timelineActions) register(t *table) {
 	t.form("/workspaces/{workspace}/timeline/{action}", "Go back, go on, run again, take or search from a command, by the timeline", h.timelineAction)
 }
 
-// timelineAction does what a button of a timeline says, for the tick that the form names.
+// timelineAction carries out a button of a timeline, for the tick that the form names.
 func (h *timelineActions) timelineAction(c *route.Call) error {
 	s, err := readWorkspaceForm(c, h.workspaces)
 	if err != nil {
@@ -104,7 +104,7 @@ func (h *timelineActions) goOn(c *route.Call, s workspace.Workspace, t *timeline
 	return see(c, workspacePath(r.Caller.Slug()))
 }
 
-// restartText says what a restart from a tick does, and returns "" if it cannot be restarted.
+// restartText describes a restart from a tick. Returns "" if the tick cannot be restarted.
 func restartText(t *timeline.Tick, r record.Run) string {
 	switch {
 	case t.Parent == "":

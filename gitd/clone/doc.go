@@ -22,7 +22,7 @@
 // wanted objects. A client that may have a commit may have all that it reaches, so a base pack serves only
 // wants of which one descends from its base, even if the refs have changed since.
 //
-// # What survives
+// # Durability
 //
 // Nothing. Kept replies are in a folder that Close removes, as does a later server. Files of base packs have no names.
 // Both are bounded in bytes and in number, and the least recently used ones go first.

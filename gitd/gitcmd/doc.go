@@ -13,7 +13,7 @@
 // and without hooks. Its output is on disk before it reports success, because git runs with
 // core.fsync=all. It ends with its context, and [Runner.Close] returns when no child is left.
 //
-// # What is hostile
+// # Untrusted input
 //
 // Repositories, and arguments that come from clients. They follow --end-of-options or "--".
 // CPU, memory and file sizes can be bounded for each child. Collected output always is. Stderr may

@@ -11,7 +11,7 @@
 // Git finds in a rewritten index the files, the trees and the changes that it would find had it written
 // the index itself. Caches of an index are kept only as far as they are still valid.
 //
-// # What is hostile
+// # Untrusted input
 //
 // The index to be rewritten may come from a container. It is at most [MaxSize] bytes, and
 // every length in it is checked. An index that means more than paths and their content is refused and

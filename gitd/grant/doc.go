@@ -14,7 +14,7 @@
 // nothing. Refs below refs/ramus/ need a pattern of their own. The key of a server survives a restart
 // if it has a file, and two servers that start at the same time make one key.
 //
-// # What is hostile
+// # Untrusted input
 //
 // Tokens, before their signature is verified, and names in them also after it. A token is at most 16 KiB
 // and is verified with one algorithm only, which its header cannot change. Lines of authorized_keys that are

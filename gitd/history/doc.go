@@ -13,7 +13,7 @@
 // a history that is complete, which [IsComplete] reports. A Section never lacks an object that the receiver
 // needs, but it may have one that the receiver has already.
 //
-// # What is hostile
+// # Untrusted input
 //
 // Every commit and every tree. Times of commits may be wrong, trees unsorted, and folders nested without
 // end.

@@ -7,7 +7,7 @@
 // place. A [Batch] is a request for a number of objects, and a [Reply] its answer. A [Remote] is the Git LFS server
 // of another repository.
 //
-// # What is hostile
+// # Untrusted input
 //
 // The requests of clients, the contents that they send, and the answers of other servers. Requests are bounded in
 // bytes and objects. A content counts only if it has its size and its SHA-256. An answer of another server may

@@ -7,7 +7,7 @@
 // line of a tree object. A [Person] is the author or committer of a commit. A [Refusal] is an error
 // whose text may be sent to a client. [ClientText] returns only such texts.
 //
-// # What is hostile
+// # Untrusted input
 //
 // The content of every object and the name of every person. [ParseTree] accepts only well-formed
 // trees, but it does not check the names in them. [Person.Ident] removes all that could

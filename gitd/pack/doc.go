@@ -14,7 +14,7 @@
 // content of a pack is on disk when [Writer.Place] returns. Its name is on disk when
 // [Files.SyncNames] returns, which callers await before they change a ref.
 //
-// # What is hostile
+// # Untrusted input
 //
 // Pushed packs. Scan bounds their size, the number and the declared sizes of objects, and the
 // growth, the depth and the work of deltas, before git allocates anything. Packs in the repository come

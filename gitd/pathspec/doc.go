@@ -17,7 +17,7 @@
 // "git check-ignore", "git check-attr" and "git add". Releases of git disagree about a few
 // patterns. A Tally is then marked as ambiguous, and the caller must ask git itself.
 //
-// # What is hostile
+// # Untrusted input
 //
 // Every file and every path. The files come from a work tree in which commands of others
 // have run. Callers bound the size of a file by [MaxFile]. The cost of a match is a

@@ -13,7 +13,7 @@
 // client in protocol v2, only the text that [FetchRequest.Render] writes of the parsed request. Equal requests
 // are rendered to equal bytes.
 //
-// # What is hostile
+// # Untrusted input
 //
 // Every byte. Lines, arguments and commands are bounded in length and number. A fault is an
 // [object.Refusal], whose text the client may read.

@@ -20,7 +20,7 @@ import (
 // authorized keys, and asks for no signature, because the connection comes from a server that knows the secret of all.
 // Nothing of the client's agent is passed on.
 
-// Target is what a session of SSH is for.
+// Target is the purpose of a session of SSH.
 type Target struct {
 	// Repo is the repository of a verb of git. Otherwise it is empty, and User is the name of the login, which may be that of
 	// a workspace.

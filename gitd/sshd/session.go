@@ -113,7 +113,7 @@ func (v *Session) Input() io.Reader { return &idleReader{r: v.Channel, idle: v.i
 // Go calls read in the background, which reads the input of the client. The session waits for its end.
 func (v *Session) Go(read func()) { v.reading.Go(read) }
 
-// MarkPush records that the client sends a pack. The session reads what is left of it before it ends, because a client that still sends
+// MarkPush records that the client sends a pack. The session reads the rest of the pack before it ends, because a client that still sends
 // would break before it reads the reason of a refusal.
 func (v *Session) MarkPush() { v.pushing = true }
 

@@ -61,7 +61,7 @@ func Sign(key ed25519.PrivateKey, namespace string, message []byte) ([]byte, err
 	return pem.EncodeToMemory(&pem.Block{Type: armour, Bytes: blob}), nil
 }
 
-// Verify returns nil if a signature in PEM is one of the key, for the namespace and the message. The error says what is wrong with it, and is
+// Verify returns nil if a signature in PEM is one of the key, for the namespace and the message. The error describes the fault, and is
 // [object.ErrTooLarge] for one of more than [MaxBytes].
 func Verify(key ed25519.PublicKey, namespace string, message, armoured []byte) error {
 	if len(armoured) > MaxBytes {

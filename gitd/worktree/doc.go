@@ -15,7 +15,7 @@
 // changes it, and no filter runs but that of Git LFS, which [LargeFiles] implements. An error leaves nothing in the repository. Wherever only git itself can make the
 // commit, the error is [ErrNeedsGit].
 //
-// # What is hostile
+// # Untrusted input
 //
 // Every upper entry and all that Open returns. The walk bounds files, bytes, depth, and the cost of patterns.
 package worktree

@@ -25,7 +25,7 @@ const (
 )
 
 // engineAPI drives the container engine by its API, as the docker program does, without the time that this program
-// takes to start. It labels and removes what it makes.
+// takes to start. It labels and removes its containers.
 type engineAPI struct {
 	api   *client.Client
 	image string
@@ -122,7 +122,7 @@ func (b *bench) stay(ctx context.Context, e *engineAPI, binds ...string) (string
 	return made.ID, err
 }
 
-// exec does what `docker exec` does. It creates an exec, attaches, reads to the end and requests the exit code.
+// exec works like `docker exec`. It creates an exec, attaches, reads to the end and requests the exit code.
 func (e *engineAPI) exec(ctx context.Context, id string, out io.Writer, args ...string) error {
 	made, err := e.api.ExecCreate(ctx, id,
 		client.ExecCreateOptions{Cmd: args, WorkingDir: containers.WorkDir, AttachStdout: true, AttachStderr: true})

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// goPackage is what go list tells of a package.
+// goPackage is the description of a package by go list.
 type goPackage struct {
 	Dir, ImportPath           string
 	GoFiles                   []string
@@ -75,7 +75,7 @@ type outcome struct {
 	survivors []fault
 }
 
-// verdict is what became of one fault.
+// verdict is the outcome of one fault.
 type verdict int
 
 const (

@@ -53,7 +53,7 @@ func Check(t testing.TB, dir string) {
 		_ = syscall.Kill(p.PID, syscall.SIGKILL)
 	}
 	for _, at := range mounted {
-		t.Errorf("left on the machine: what is mounted at %s", at)
+		t.Errorf("left on the machine: a mount at %s", at)
 	}
 }
 

@@ -3,7 +3,7 @@
 // ramus-browser does, in a sidecar of the container that serves the page. It reads a [Job] from standard input, and
 // writes a tar of evidence to standard output, with an index.json that is a [Check].
 //
-// # What is hostile
+// # Untrusted input
 //
 // The author of a spec decides about the checked pages and the allowed faults. A spec is part of the repository, like
 // its tests. Everything from the browser is hostile, because the page may control the browser.

@@ -10,7 +10,7 @@
 // A task uses the work tree only through its tasks.Shell. Returns tasks.ErrNoWay if a work tree has nothing that a task
 // can run. The error names the files that were searched.
 //
-// # What is hostile
+// # Untrusted input
 //
 // The files of the work tree are hostile: package.json, Makefiles, names of scripts and targets. Values from them are
 // quoted before they become part of a command.

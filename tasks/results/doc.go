@@ -10,7 +10,7 @@
 // Parsers are pure functions. They keep bounded parts: the names of 200 failed tests, the texts of 20 failures, 100 findings. All texts
 // are valid UTF-8. The time of a parser grows with the text.
 //
-// # What is hostile
+// # Untrusted input
 //
 // All input: programs of the work tree print it. No output makes a parser fail or take long.
 package results

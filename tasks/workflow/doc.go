@@ -11,7 +11,7 @@
 // A Machine is a pure value. A journal of results rebuilds it at any point ([Replay]). So each result survives JSON.
 // Every mistake in a file has a position in the file. The time of reading a file grows with the file.
 //
-// # What is hostile
+// # Untrusted input
 //
 // Workflow files and the values of a run are hostile. A value becomes exactly one word of a shell command. Sizes,
 // nesting and the cost of expressions are bounded.

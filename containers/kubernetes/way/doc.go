@@ -13,7 +13,7 @@
 //	release OWNER ID    kills a sidecar of an installation that another process of it started
 //	end OWNER ID        kills a sidecar that this process of an installation started
 //
-// # What is hostile
+// # Untrusted input
 //
 // The processes of the pod's other containers are hostile. They share the network with this container, and the folders
 // in which this program measures and connects. They share no process with it and no user that could trace it. A pod

@@ -234,7 +234,7 @@ func (s *sessions) endLocked(name string, one *session) {
 func (one *session) connect() {
 	go func() { // ends with the stream
 		_, _ = io.Copy(one.to, one.stream)
-		// The host closed its side, or is gone. Nobody reads what the runner still writes.
+		// The host closed its side, or is gone. Nobody reads the runner's further output.
 		_ = one.to.Close()
 	}()
 	go func() { // ends with the runner's connection

@@ -67,7 +67,7 @@ func (s *Stream) Received() int64 {
 	return s.inAt + int64(len(s.in))
 }
 
-// Read reads what the other end wrote. Returns [io.EOF] after its last byte.
+// Read reads the bytes of the other end. Returns [io.EOF] after its last byte.
 func (s *Stream) Read(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,4 +1,4 @@
-// Package report writes what is in a larder for people.
+// Package report writes the contents of a larder for people.
 package report
 
 import (

@@ -19,7 +19,7 @@ import (
 type Item struct {
 	Name   string       `json:"name"`
 	Amount units.Amount `json:"amount"`
-	// Until is the day up to which it is good; zero for what keeps.
+	// Until is the day up to which it is good; zero if it keeps.
 	Until time.Time `json:"until,omitzero"`
 }
 

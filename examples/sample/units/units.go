@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Kind is what an amount measures. Only amounts of one kind can be added.
+// Kind is the quantity that an amount measures. Only amounts of one kind can be added.
 type Kind string
 
 // The kinds of amounts, named after the unit they are kept in.
@@ -67,7 +67,7 @@ func (a Amount) Add(b Amount) (Amount, error) {
 	return Amount{a.Value + b.Value, a.Kind}, nil
 }
 
-// Sub returns what is left of a without b; less than nothing is nothing.
+// Sub returns a without b. It returns nothing if b is more.
 func (a Amount) Sub(b Amount) (Amount, error) {
 	b.Value = -b.Value
 	left, err := a.Add(b)
@@ -97,7 +97,7 @@ func (a Amount) String() string {
 // MarshalText writes String.
 func (a Amount) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
 
-// UnmarshalText reads what Parse reads.
+// UnmarshalText reads the form of Parse.
 func (a *Amount) UnmarshalText(text []byte) (err error) {
 	*a, err = Parse(string(text))
 	return err

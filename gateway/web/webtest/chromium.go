@@ -22,7 +22,7 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// T is what this package needs of a test, such as a *testing.T. Fatal, Fatalf and Skip do not return.
+// T is the part of a *testing.T that this package needs. Fatal, Fatalf and Skip do not return.
 type T interface {
 	Helper()
 	Fatal(args ...any)

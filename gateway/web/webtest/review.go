@@ -116,7 +116,7 @@ func (s *Story) Follow(want ...string) {
 	s.note("looks where the threads are", "%s", strings.Join(got, ", "))
 }
 
-// TakeSuggestion commits the suggestion of a comment, without an agent. line is what the file has afterwards.
+// TakeSuggestion commits the suggestion of a comment, without an agent. line is the line in the file afterwards.
 func (s *Story) TakeSuggestion(file, line string) {
 	s.Site.T.Helper()
 	had := len(s.commits())

@@ -358,7 +358,7 @@ func (s *Story) Cut() {
 	s.picture("sentence-whole")
 }
 
-// Heard waits for the end of the agent's work. The page has each word once, in order, and the branch has what the
+// Heard waits for the end of the agent's work. The page has each word once, in order, and the branch has the work that the
 // agent wrote.
 func (s *Story) Heard() {
 	s.Site.T.Helper()

@@ -6,7 +6,7 @@
 // It needs root, an administrator of a cluster, and a network in which the API server reaches -address. `scripts/cluster.sh in`
 // has that.
 //
-// # What is real
+// # Real parts
 //
 // The API server, its scheduler and its controllers are the cluster's. Nodes are registered, renew their Leases, and report their
 // state and that of their pods as kubelets do. The API server connects with the port of a node for each exec, over TLS with its own
@@ -15,7 +15,7 @@
 // Each pod of ramus has one real process: its runner, as process 1 in process, mount and network namespaces of its own, with the
 // folders of the pod's volumes and the programs of this machine. Its commands are real.
 //
-// # What is not
+// # Simulated parts
 //
 // There are no images, no limits, and no first containers: their sessions (package way) are goroutines of this process. Pods
 // that are not of ramus fail. A pod does not outlive this process.

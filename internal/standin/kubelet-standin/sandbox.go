@@ -69,7 +69,7 @@ func (s *sandboxes) thread() {
 	}
 }
 
-// close ends the thread and removes what it made. All pods must have ended.
+// close ends the thread and removes its resources. All pods must have ended.
 func (s *sandboxes) close() error {
 	close(s.calls)
 	<-s.done

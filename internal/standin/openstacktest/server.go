@@ -96,7 +96,7 @@ func (s *Server) token(w http.ResponseWriter, r *http.Request) {
 		"catalog":    []object{endpoint("compute", "/compute/v2.1/"), endpoint("image", "/image/")}}})
 }
 
-// versions is what Glance says of itself. Nobody has to sign in for it.
+// versions is Glance's description of itself. Nobody has to sign in for it.
 func (s *Server) versions(w http.ResponseWriter, _ *http.Request) {
 	reply(w, 300, object{"versions": []object{{"id": "v2.16", "status": "CURRENT",
 		"links": []object{{"rel": "self", "href": s.URL + "/image/v2/"}}}}})

@@ -1,4 +1,4 @@
-// Package browsertest finds, for tests of several rooms, what drives a real browser.
+// Package browsertest finds the driver of a real browser, for tests of several rooms.
 package browsertest
 
 import (

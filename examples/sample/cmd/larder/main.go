@@ -1,4 +1,4 @@
-// The larder command lists what is in the larder and keeps it up to date.
+// The larder command lists the contents of the larder and keeps it up to date.
 package main
 
 import (
