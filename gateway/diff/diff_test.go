@@ -227,6 +227,41 @@ func TestReadLimits(t *testing.T) {
 	if l := list[0].Hunks[0].Lines[0]; l.Text != "ééééé" || !l.Cut {
 		t.Errorf("%+v", l)
 	}
+	for text, cut := range map[string]bool{strings.Repeat("x", 10): false, strings.Repeat("x", 11): true} {
+		for _, hunk := range []string{"@@ -0,0 +1 @@\n+" + text + "\n", "@@ -1 +1 @@\n-" + text + "\n+y\n"} {
+			list, _, _ := diff.Read(strings.NewReader("diff --git a/x b/x\n"+hunk), diff.Limits{Line: 10})
+			if l := list[0].Hunks[0].Lines[0]; l.Text != text[:10] || l.Cut != cut {
+				t.Errorf("%q: %+v", hunk, l)
+			}
+		}
+	}
+	list, _, _ = diff.Read(strings.NewReader("diff --git a/x b/x\n"+strings.Repeat("a note\n", 20)), diff.Limits{})
+	if n := len(list[0].Notes); n != 16 {
+		t.Errorf("%d notes", n)
+	}
+}
+
+// TestReadHostile reads paths and hunks that git does not write.
+func TestReadHostile(t *testing.T) {
+	for head, want := range map[string][2]string{
+		`diff --git a/plain "b/\303\251"`:    {"plain", "é"},
+		`diff --git "a/\303\251" b/plain`:    {"é", "plain"},
+		`diff --git "a/x\12" "b/x\1"`:        {"x12", "x1"},
+		`diff --git "a/\t\"\\" "b/\377\400"`: {"\t\"\\", "\xff\x00"},
+		`diff --git "a/x`:                    {"", ""},
+		`diff --git a/x b/y`:                 {"", ""},
+	} {
+		list, _, err := diff.Read(strings.NewReader(head+"\nold mode 100644\n"), diff.Limits{})
+		if err != nil || len(list) != 1 || list[0].Old != want[0] || list[0].New != want[1] {
+			t.Errorf("%s: %+v, %v", head, list, err)
+		}
+	}
+	// The first hunk has fewer lines than it declares.
+	list, whole, err := diff.Read(strings.NewReader("diff --git a/x b/x\n@@ -1,5 +1,5 @@\n x\n"+
+		"diff --git a/y b/y\n@@ -0,0 +1 @@\n+z\n"), diff.Limits{})
+	if err != nil || !whole || len(list) != 2 || len(lines(list[0])) != 1 || len(lines(list[1])) != 1 {
+		t.Errorf("%+v, %v", list, err)
+	}
 }
 
 // TestCompareLeast compares random texts. The difference of git has no fewer lines.
@@ -301,6 +336,10 @@ func TestPairs(t *testing.T) {
 		{"return one, nil\n", "x := 1\nreturn two, nil\n", []string{"·|x := 1", "return one, nil|return two, nil"}},
 		{"a b c\nd e f\n", "d e g\n", []string{"a b c|·", "d e f|d e g"}},
 		{"a\nb\n", "", []string{"a|·", "b|·"}},
+		{"alpha one two\nbeta three four\ngamma five six\n", "first of all\nalpha one 2\nnothing\nbeta three 4\ngamma five 6\n",
+			[]string{"·|first of all", "alpha one two|alpha one 2", "·|nothing", "beta three four|beta three 4", "gamma five six|gamma five 6"}},
+		{"gone away\nalpha one two\nleft behind\nbeta three four\n", "alpha one 2\nbeta three 4\nnew words\n",
+			[]string{"gone away|·", "alpha one two|alpha one 2", "left behind|·", "beta three four|beta three 4", "·|new words"}},
 	} {
 		var got []string
 		for _, p := range diff.Pairs(diff.Compare(c.before, c.after)) {
