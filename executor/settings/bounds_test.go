@@ -176,6 +176,19 @@ func TestOrigins(t *testing.T) {
 		{"known task", tasks, "app", "checks: [{task: lib_run_lint}]", "checks", "", ".ramus/config.yaml:1:9", ""},
 		{"no such task", tasks, "app", "checks: [{task: lib_run_other}]", "checks", "those of the agent", OriginDefault, "there is no task lib_run_other"},
 		{"no hosts", server, "app", "egress: []", "egress", "[]", ".ramus/config.yaml:1:9", ""},
+		{"refused host", server, "app", "egress: [evil.example, pypi.org:8443]", "egress", "[pypi.org:8443]",
+			".ramus/config.yaml:1:9", "containers may not reach evil.example"},
+		{"specs", server, "app", "browser: a.yaml", "browser", "[a.yaml]", ".ramus/config.yaml:1:10", ""},
+		{"usual specs", server, "app", "setup: make", "browser", ".ramus/browser/*.yaml", OriginDefault, ""},
+		{"kept files", server, "app", "keep: a", "keep", "[a]", ".ramus/config.yaml:1:7", ""},
+		{"no kept files", server, "app", "setup: make", "keep", "[]", OriginDefault, ""},
+		{"plan", server, "app", "plan: true", "plan", "true", ".ramus/config.yaml:1:7", ""},
+		{"no plan", server, "app", "setup: make", "plan", "false", OriginDefault, ""},
+		{"no secrets", server, "app", "setup: make", "secrets", "[]", OriginDefault, ""},
+		{"no services", server, "app", "setup: make", "services", "[]", OriginDefault, ""},
+		{"merge of the file", server, "app", "merge: push", "merge", "push", ".ramus/config.yaml:1:8", ""},
+		{"no merge", server, "app", "setup: make", "merge", "", OriginDefault, ""},
+		{"no dependencies", server, "app", "dependencies: []", "dependencies", "[]", ".ramus/config.yaml:1:15", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := Resolve(c.bounds, c.repo, file(t, c.text))
@@ -190,8 +203,8 @@ func TestOrigins(t *testing.T) {
 			if len(s.Warnings) > 1 || (len(s.Warnings) == 1) != (c.warn != "") || !strings.Contains(strings.Join(s.Warnings, ""), c.warn) {
 				t.Errorf("warnings %q, want %q", s.Warnings, c.warn)
 			}
-			if c.warn != "" && c.key != "checks" && v.Note == "" {
-				t.Error("the value has no note")
+			if c.key != "checks" && (v.Note != "") != (c.warn != "") {
+				t.Errorf("note %q, warnings %q", v.Note, s.Warnings)
 			}
 		})
 	}

@@ -1,13 +1,18 @@
 package settings
 
 import (
+	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/gitd/gittest"
 	"github.com/ramus-dev/ramus/gitd/repotest"
 	"github.com/ramus-dev/ramus/tasks/environment"
+	"github.com/ramus-dev/ramus/tasks/rules"
 )
 
 // TestReader follows a file through the history of a base: made, changed, broken, corrected.
@@ -78,5 +83,79 @@ func TestReader(t *testing.T) {
 	r.SetBounds(Bounds{Image: "other"})
 	if s, err := r.Read(ctx, repo, "main"); err != nil || s.Image != "other" {
 		t.Errorf("after other bounds: %+v, %v", s, err)
+	}
+}
+
+// TestLostFile checks that a file whose content is lost is an error, and not a file that sets nothing.
+func TestLostFile(t *testing.T) {
+	git := repotest.NewServer(t)
+	ada := gitd.Person{Name: "Ada", Email: "ada@example.org"}
+	for name, c := range map[string]struct{ path, then string }{
+		"configuration":         {environment.Path, ""},
+		"earlier-configuration": {environment.Path, "setpu: make\n"},
+		"rules":                 {rules.Path, ""},
+	} {
+		repo, err := git.Create(t.Context(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := filepath.Join(t.TempDir(), "text")
+		if err := os.WriteFile(text, []byte("# lost\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		blob := gitd.Hash(gittest.Run(t, repo.Dir(), "hash-object", "-w", text))
+		tip, err := repo.WriteCommit(t.Context(), gitd.NewCommit{Put: []gitd.File{{Path: c.path, Blob: blob}},
+			Author: ada, Message: "m"})
+		if err == nil && c.then != "" {
+			tip, err = repo.WriteCommit(t.Context(), gitd.NewCommit{Put: []gitd.File{{Path: c.path, Content: []byte(c.then)}},
+				Parents: []gitd.Hash{tip}, Author: ada, Message: "m"})
+		}
+		if err == nil {
+			err = repo.Update(t.Context(), gitd.RefUpdate{Name: "refs/heads/main", New: tip})
+		}
+		if err == nil {
+			err = os.Remove(filepath.Join(repo.Dir(), "objects", string(blob[:2]), string(blob[2:])))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s, err := (&Reader{}).Read(t.Context(), repo, "main"); !errors.Is(err, gitd.ErrNotFound) {
+			t.Errorf("%s: %+v, %v; want %v", name, s, err, gitd.ErrNotFound)
+		}
+	}
+}
+
+// TestNoEarlierFile checks that a file with a mistake is replaced by none if the base has had no file before it.
+func TestNoEarlierFile(t *testing.T) {
+	git := repotest.NewServer(t)
+	ada := gitd.Person{Name: "Ada", Email: "ada@example.org"}
+	put := func(path, text string) gitd.File { return gitd.File{Path: path, Content: []byte(text)} }
+	bad := put(environment.Path, "setpu: make\n")
+	for name, history := range map[string][]gitd.File{
+		"first-commit":  {bad},
+		"other-mistake": {put(environment.Path, "setup: [1\n"), bad},
+		"no-file":       {put("a", "a"), bad},
+		"no-folder":     {put(".ramus", "a"), bad},
+		"removed-file":  {put(environment.Path, "setup: make\n"), put("a", "a"), bad},
+	} {
+		repo, err := git.Create(t.Context(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var tip []gitd.Hash
+		for _, f := range history {
+			h, err := repo.WriteCommit(t.Context(), gitd.NewCommit{Put: []gitd.File{f}, Parents: tip, Author: ada, Message: "m"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			tip = []gitd.Hash{h}
+		}
+		if err := repo.Update(t.Context(), gitd.RefUpdate{Name: "refs/heads/main", New: tip[0]}); err != nil {
+			t.Fatal(err)
+		}
+		s, err := (&Reader{}).Read(t.Context(), repo, "main")
+		if err != nil || s.From != "" || len(s.Setup) > 0 || !strings.Contains(s.Mistake, `no key "setpu"`) {
+			t.Errorf("%s: setup %q of %q, mistake %q, %v", name, s.Setup, s.From, s.Mistake, err)
+		}
 	}
 }

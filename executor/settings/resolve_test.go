@@ -137,6 +137,50 @@ func TestNeverWidens(t *testing.T) {
 	}
 }
 
+// TestKeepsOthers checks that entries of a list are in effect next to one that is refused, and told in order.
+func TestKeepsOthers(t *testing.T) {
+	tasks := server
+	tasks.Tasks = []string{"lib_run_lint"}
+	sandbox := server
+	sandbox.Image = ""
+	for _, c := range []struct {
+		name   string
+		bounds Bounds
+		text   string
+		want   string // the variables, the hosts, the checks and the services that are in effect
+		warn   string // in the only warning
+	}{
+		{"variables", server, "env: {A: '1', LANG: de, Z: '2'}", "A=1 Z=2", "the server sets LANG"},
+		{"hosts", server, "egress: [a.corp.example, evil.example, pypi.org:8443]", "a.corp.example pypi.org:8443",
+			"may not reach evil.example"},
+		{"checks", tasks, "checks: [{name: a, run: make}, {task: lib_run_other}, {task: lib_run_lint}]", "a lib_run_lint",
+			"there is no task lib_run_other"},
+		{"any task", server, "checks: [{task: lib_run_other}]", "lib_run_other", ""},
+		{"services", server, "services: {a: {command: make}, b: {image: evil}, c: {image: ramus/x}}", "a c",
+			"the image evil is not used"},
+		{"image of the server", server, "services: {a: {image: 'ramus/task:latest'}}", "a", ""},
+		{"services without images", sandbox, "services: {a: {image: evil, command: make}}", "a", ""},
+	} {
+		s := Resolve(c.bounds, "app", file(t, c.text))
+		got := slices.Clone(s.Env)
+		if strings.HasPrefix(c.text, "egress") {
+			got, _ = s.Reachable()
+		}
+		for _, k := range s.Checks {
+			got = append(got, k.Name+k.Task)
+		}
+		for _, v := range s.Services {
+			got = append(got, v.Name)
+		}
+		if strings.Join(got, " ") != c.want {
+			t.Errorf("%s: %q, want %s", c.name, got, c.want)
+		}
+		if (len(s.Warnings) == 1) != (c.warn != "") || !strings.Contains(strings.Join(s.Warnings, "\n"), c.warn) {
+			t.Errorf("%s: warnings %q, want %q", c.name, s.Warnings, c.warn)
+		}
+	}
+}
+
 func TestMatchText(t *testing.T) {
 	for pattern, texts := range map[string][2]string{"a": {"a", "b"}, "*": {"any/thing:1", "-"},
 		"ramus/*": {"ramus/task:1", "ramus"}, "a*b*c": {"a1b2c", "acb"}} {
