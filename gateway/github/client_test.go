@@ -152,6 +152,9 @@ func TestSayOnce(t *testing.T) {
 			t.Fatal(got, err)
 		}
 	}
+	if len(h.pauses) != 1 {
+		t.Errorf("pauses %v for one answer that was lost", h.pauses)
+	}
 	// An issue's comment is answered in its issue.
 	if got, err := c.Reply(t.Context(), repo, 7, forge.Comment{ID: 9, Issue: true}, "done", "task/1"); err != nil || got.ID != 1 {
 		t.Error(got, err)
@@ -247,6 +250,7 @@ func TestFailures(t *testing.T) {
 		{status: 429, header: []string{"X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "soon"}, pause: 2 * time.Minute},
 		{status: 429, header: []string{"Retry-After", "7"}, pause: 7 * second},
 		{status: 403, header: []string{"Retry-After", "7"}, pause: 7 * second},
+		{status: 429, header: []string{"Retry-After", "7", "X-RateLimit-Remaining", "12", "X-RateLimit-Reset", "in 100"}, pause: 7 * second},
 		{status: 403, header: []string{"Retry-After", "999999999"}, pause: time.Hour + time.Minute},
 		{status: 403, body: `{"message":"m","documentation_url":"https://docs.github.com/rest/overview/rate-limits-for-the-rest-api#about-secondary-rate-limits"}`, pause: 2 * time.Minute},
 		{status: 500, pause: second}, {status: 502, pause: second},

@@ -1,7 +1,9 @@
 package people
 
 import (
+	"context"
 	"errors"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -95,5 +97,33 @@ func TestRecords(t *testing.T) {
 	if err != nil || commit.Author.Name != "Ada" || commit.Subject != "Note it" || len(commit.Parents) != 1 ||
 		commit.Parents[0] != first {
 		t.Errorf("%+v %v", commit, err)
+	}
+}
+
+// TestOpenRepo makes the repository once. The error tells if it cannot be made.
+func TestOpenRepo(t *testing.T) {
+	git := repotest.NewServer(t)
+	for range 2 {
+		if repo, err := OpenRepo(t.Context(), git); err != nil || repo.Name() != gitd.PeopleRepo {
+			t.Fatalf("%v, %v", repo, err)
+		}
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := OpenRepo(ended, repotest.NewServer(t)); err == nil || !strings.Contains(err.Error(), "cannot make the repository") {
+		t.Errorf("after the end of the context: %v", err)
+	}
+}
+
+func TestSetDefaults(t *testing.T) {
+	var o Options
+	o.SetDefaults()
+	if o.Now == nil || o.Log == nil {
+		t.Fatalf("%+v", o)
+	}
+	log, at := slog.Default(), time.Unix(7, 0)
+	o = Options{Now: func() time.Time { return at }, Log: log}
+	if o.SetDefaults(); o.Log != log || !o.Now().Equal(at) {
+		t.Error("options that are set are replaced")
 	}
 }
