@@ -80,6 +80,18 @@ func TestParseEvent(t *testing.T) {
 }
 
 // Events that ramus does nothing with have what they like below the names that it reads of messages.
+// TestParseEventLength takes an event with as many bytes as a body may have, and refuses a longer one.
+func TestParseEventLength(t *testing.T) {
+	body := event(nil)
+	body = append(body, strings.Repeat(" ", slack.MaxBody-len(body))...)
+	if _, err := slack.ParseEvent(body, "U0RAMUS"); err != nil {
+		t.Errorf("%d bytes: %v", len(body), err)
+	}
+	if _, err := slack.ParseEvent(append(body, ' '), "U0RAMUS"); err == nil {
+		t.Errorf("%d bytes are parsed", len(body)+1)
+	}
+}
+
 func TestParseOtherEvents(t *testing.T) {
 	user := fields{"id": "U01", "team_id": "T01", "name": "ann", "profile": fields{"status_text": "riding a train"},
 		"updated": 1700000000}

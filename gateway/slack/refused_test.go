@@ -27,6 +27,13 @@ func TestRefusedError(t *testing.T) {
 			t.Errorf("%q, of the app %v", tt.err.Error(), tt.err.OfApp())
 		}
 	}
+	for _, code := range []string{"invalid_auth", "not_authed", "account_inactive", "token_revoked", "token_expired", "no_permission",
+		"missing_scope", "not_allowed_token_type", "access_denied", "ekm_access_denied", "two_factor_setup_required", "accesslimited",
+		"team_access_not_granted"} {
+		if e := (&RefusedError{Code: code}); !e.OfApp() {
+			t.Errorf("%s is not of the app", code)
+		}
+	}
 }
 
 // TestTemporaryCodes checks after which failures a message may have been posted, so that ramus looks for it.

@@ -1,7 +1,10 @@
 package slack_test
 
 import (
+	"crypto/hmac"
+	"crypto/sha256"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -55,6 +58,17 @@ func TestVerify(t *testing.T) {
 		err := slack.Verify(c.secret, h, []byte(c.body), c.now)
 		if (err == nil) != c.good || err != nil && !errors.Is(err, slack.ErrSignature) {
 			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+	// A signature over a time with a sign is genuine, and still refused.
+	for stamp, good := range map[string]bool{exampleStamp: true, "+" + exampleStamp: false, "000" + exampleStamp: false} {
+		mac := hmac.New(sha256.New, []byte(exampleSecret))
+		fmt.Fprintf(mac, "v0:%s:%s", stamp, exampleBody)
+		h := http.Header{}
+		h.Set("X-Slack-Request-Timestamp", stamp)
+		h.Set("X-Slack-Signature", fmt.Sprintf("v0=%x", mac.Sum(nil)))
+		if err := slack.Verify(exampleSecret, h, []byte(exampleBody), at); (err == nil) != good || err != nil && !errors.Is(err, slack.ErrSignature) {
+			t.Errorf("signed at %s: %v", stamp, err)
 		}
 	}
 	if err := slack.Verify(exampleSecret, http.Header{}, []byte(exampleBody), at); !errors.Is(err, slack.ErrSignature) {
