@@ -118,6 +118,40 @@ func TestLedger(t *testing.T) {
 	}
 }
 
+// TestLedgerUses writes one use of a token in ten minutes.
+func TestLedgerUses(t *testing.T) {
+	now := time.Unix(1e9, 0).UTC()
+	file := filepath.Join(t.TempDir(), "tokens.jsonl")
+	l := ledger(t, file, &now)
+	g, err := l.Made(Grant{Subject: "ada", Person: object.Person{ID: "github:1"}, Repo: "*", Scopes: []string{ScopeRead},
+		Expires: now.Add(time.Hour)}, "admin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := l.PersonOf(g.ID); got != "github:1" {
+		t.Errorf("the person of the token is %q", got)
+	}
+	if got := l.PersonOf("none"); got != "" {
+		t.Errorf("the person of no token is %q", got)
+	}
+	for _, x := range []struct {
+		after time.Duration
+		lines int
+	}{{0, 2}, {usedEvery - time.Second, 2}, {time.Second, 3}, {time.Second, 3}, {usedEvery, 4}} {
+		now = now.Add(x.after)
+		if err := l.Use(g.ID); err != nil {
+			t.Fatal(err)
+		}
+		text, err := os.ReadFile(file)
+		if n := bytes.Count(text, []byte("\n")); err != nil || n != x.lines {
+			t.Errorf("%d lines at %v, want %d, %v", n, now, x.lines, err)
+		}
+	}
+	if usedEvery != 10*time.Minute {
+		t.Errorf("a use is recorded every %v", usedEvery)
+	}
+}
+
 // TestID checks that a token keeps its id, and that one without an id gets one.
 func TestID(t *testing.T) {
 	key, err := LoadKey("")

@@ -2,6 +2,7 @@ package grant
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -84,6 +85,35 @@ func TestRights(t *testing.T) {
 		}
 		if strings.Join(sees, " ") != tt.sees || strings.Join(updates, " ") != tt.updates {
 			t.Errorf("%s: sees %v, updates %v", tt.name, sees, updates)
+		}
+	}
+}
+
+// veil hides and locks refs.
+type veil struct{ hidden, locked []string }
+
+func (v veil) Hides(ref string) bool { return slices.Contains(v.hidden, ref) }
+func (v veil) Locks(ref string) bool { return slices.Contains(v.locked, ref) }
+func (v veil) HidesAny() bool        { return len(v.hidden) > 0 }
+func (v veil) Hidden() []string      { return v.hidden }
+
+// TestVeil checks that a hidden ref is neither seen nor updated, and that a locked one is not updated.
+func TestVeil(t *testing.T) {
+	const hidden, locked, both, free = "refs/heads/hidden", "refs/heads/locked", "refs/heads/both", "refs/heads/free"
+	g := Grant{Subject: "x", Repo: "*", Scopes: []string{ScopeWrite}, Write: []string{"refs/heads/*"}}
+	if under := g.Under(nil); !under.Writes(hidden) || !under.ReadsAll() {
+		t.Error("no veil hides something")
+	}
+	if under := g.Under(veil{locked: []string{locked}}); !under.ReadsAll() {
+		t.Error("a veil that hides nothing leaves less than everything")
+	}
+	g = g.Under(veil{hidden: []string{hidden, both}, locked: []string{locked, both}})
+	if g.ReadsAll() {
+		t.Error("everything is seen under a veil")
+	}
+	for ref, want := range map[string]struct{ sees, updates bool }{hidden: {}, both: {}, locked: {sees: true}, free: {true, true}} {
+		if g.Shows(ref) != want.sees || g.Writes(ref) != want.updates {
+			t.Errorf("%s: seen %v, updated %v", ref, g.Shows(ref), g.Writes(ref))
 		}
 	}
 }
