@@ -161,3 +161,18 @@ func TestHomeBranch(t *testing.T) {
 		t.Errorf("%d inputs", found)
 	}
 }
+
+// TestDuration checks the unit of a duration on both sides of each bound.
+func TestDuration(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		0: "0 ms", time.Second - time.Millisecond: "999 ms",
+		time.Second: "1.0 s", time.Minute - 100*time.Millisecond: "59.9 s",
+		time.Minute: "1 min 00 s", time.Hour - time.Second: "59 min 59 s",
+		time.Hour: "1 h 00 min", 48*time.Hour - time.Minute: "47 h 59 min",
+		48 * time.Hour: "2 days", 72*time.Hour - time.Minute: "2 days", 72 * time.Hour: "3 days",
+	} {
+		if got := Duration(d); got != want {
+			t.Errorf("%v: %q, want %q", d, got, want)
+		}
+	}
+}
