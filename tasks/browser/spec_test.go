@@ -152,20 +152,29 @@ func TestBounds(t *testing.T) {
 		"11 viewports": {"viewports: " + many(11, "desktop"), "viewports are 11, and the limit is 10"},
 		"101 patterns": {"allow: {console: " + many(60, "a") + ", requests: " + many(41, "b") + "}",
 			"allow has 101 patterns, and the limit is 100"},
-		"101 masks":           {"screenshot: {mask: " + many(101, "a") + "}", "the limit is 100"},
-		"a long pattern":      {"allow: {console: [" + strings.Repeat("a", 1001) + "]}", "the limit is 1000"},
-		"a long selector":     {"steps: [{click: " + strings.Repeat("a", 2001) + "}]", "the limit is 2000"},
-		"a long command":      {"start: " + strings.Repeat("a", 16<<10+1), "the limit is 16384"},
-		"a costly pattern":    {"allow: {console: ['(a{1000}){1000}']}", "RE2"},
-		"NUL":                 {`start: "a\0b"`, "NUL"},
-		"a long base":         {"compare: {base: " + strings.Repeat("a", 251) + "}", "must be a branch or a commit"},
-		"a name with colours": {`name: "a\e[31m"`, "readable name"},
-		"not a number":        {"compare: {max_changed: .nan}", "is not allowed in a spec"},
-		"two documents":       {"a: b\n---\nc: d\n", "a spec holds one"},
+		"101 masks":              {"screenshot: {mask: " + many(101, "a") + "}", "the limit is 100"},
+		"a long pattern":         {"allow: {console: [" + strings.Repeat("a", 1001) + "]}", "the limit is 1000"},
+		"a long selector":        {"steps: [{click: " + strings.Repeat("a", 2001) + "}]", "the limit is 2000"},
+		"a long command":         {"start: " + strings.Repeat("a", 16<<10+1), "the limit is 16384"},
+		"a costly pattern":       {"allow: {console: ['(a{1000}){1000}']}", "RE2"},
+		"NUL":                    {`start: "a\0b"`, "NUL"},
+		"a long base":            {"compare: {base: " + strings.Repeat("a", 251) + "}", "must be a branch or a commit"},
+		"a character of no base": {"compare: {base: 'main~1'}", "must be a branch or a commit"},
+		"a space in a base":      {"compare: {base: 'a b'}", "must be a branch or a commit"},
+		"a count below 0":        {"steps: [{expect_count: li, value: '-1'}]", "must be a number of elements"},
+		"a large count":          {"steps: [{expect_count: li, value: '1000001'}]", "must be a number of elements"},
+		"a name with colours":    {`name: "a\e[31m"`, "readable name"},
+		"not a number":           {"compare: {max_changed: .nan}", "is not allowed in a spec"},
+		"two documents":          {"a: b\n---\nc: d\n", "a spec holds one"},
 	} {
 		_, err := browser.Parse("x.yaml", []byte(c.text))
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %.300v", name, err)
+		}
+	}
+	for _, n := range []string{"0", "1000000"} {
+		if _, err := browser.Parse("x.yaml", []byte("steps: [{expect_count: li, value: '"+n+"'}]")); err != nil {
+			t.Error(err)
 		}
 	}
 	if _, err := browser.Parse("x.yaml", []byte("steps: "+many(200, "{click: a}")+"\nallow: {console: "+many(100, "a")+
