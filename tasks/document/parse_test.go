@@ -174,3 +174,48 @@ func TestScalars(t *testing.T) {
 		}
 	}
 }
+
+// TestBlank checks which files have nothing but comments, and that a file that is too large is not blank.
+func TestBlank(t *testing.T) {
+	f := Format{Noun: "file", MaxBytes: 10}
+	for text, want := range map[string]bool{"": true, "# a\n\n \t# b": true, "#23456789\n": true, "#23456789\n\n": false, "a: b": false, "---": false} {
+		if got := f.Blank([]byte(text)); got != want {
+			t.Errorf("%q: blank %v", text, got)
+		}
+	}
+}
+
+// TestTabs checks that a block keeps the tabs of its text, and that a tab elsewhere is a mistake.
+func TestTabs(t *testing.T) {
+	for text, good := range map[string]bool{
+		"a: |\n  x\ty\n":             true,
+		"a: | # a comment\n  x\ty\n": true,
+		"a: >-\n  x\ty\n":            true,
+		"a: \"x\ty\"\n":              false,
+		"a: x\ty\n":                  false,
+		"# a comment\na: x\ty\n":     false,
+	} {
+		d, v := file.Parse("a.yaml", []byte(text))
+		if (len(d.Problems) == 0) != good {
+			t.Errorf("%q: %v", text, d.Problems)
+		}
+		if good && !strings.Contains(v.Get("a").Text, "x\ty") {
+			t.Errorf("%q: the text is %q", text, v.Get("a").Text)
+		}
+	}
+}
+
+// TestPositionOfMappings checks that a mapping is at its first key, or at its brace.
+func TestPositionOfMappings(t *testing.T) {
+	for text, want := range map[string][2]int{
+		"a:\n  b: 1\n  c: 2\n":     {2, 3},
+		"a:\n\n    b: 1\n":         {3, 5},
+		"a: {b: 1,\n  c: 2}\n":     {1, 4},
+		"a: # b\n  b:\n    c: 1\n": {2, 3},
+	} {
+		d, v := parse(t, text)
+		if at := v.Get("a"); len(d.Problems) > 0 || [2]int{at.Line, at.Column} != want {
+			t.Errorf("%q: at %d:%d, want %v, %v", text, at.Line, at.Column, want, d.Problems)
+		}
+	}
+}
