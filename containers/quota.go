@@ -33,7 +33,7 @@ type quota struct {
 	killed  bool // its commands were killed, and its use was not measured since
 }
 
-// newQuota returns the quota of a container that has nothing on disk. spent is the number of bytes that the disks have given away so far.
+// newQuota returns the quota of a container that has nothing on disk. spent is the usage that the disks have given away so far.
 func newQuota(l Limits, spent layer.Usage) *quota {
 	l = l.WithDefaults()
 	q := &quota{output: l.Output, spent: spent, known: true}

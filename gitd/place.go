@@ -52,7 +52,7 @@ func (s *Server) remove(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	// The next start removes the files of a process that was killed.
+	// If the process is killed, the next start removes the folder.
 	grave, err := os.MkdirTemp(nursery, "removed-*")
 	if err != nil {
 		return err

@@ -482,7 +482,7 @@ func TestReplicaVolumeLost(t *testing.T) {
 	if out, err := w.git(work, "ls-remote", home+"/young.git"); err == nil || !strings.Contains(out, "503") {
 		t.Errorf("a repository that no backup has: %v %s", err, out)
 	}
-	want := []string{"lost: changed was restored on ramus-1 from the backup of ", "the last of it at ",
+	want := []string{"lost: changed was restored on ramus-1 from the backup of ", "the last of them at ",
 		"lost: young is lost with the volume of ramus-1, and no backup has it"}
 	out := w.ramus("ramus-0", "replica", "list")
 	for _, text := range want {

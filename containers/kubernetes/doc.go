@@ -36,6 +36,6 @@
 // # Which clusters
 //
 // Kubernetes 1.30 and later works, with any runtime and network. The namespace must admit CAP_NET_ADMIN, which the
-// first container needs to seal the network. [Engine.Check] names the missing ones, and [Engine.Walls] which further
+// first container needs to seal the network. [Engine.Check] names all problems, and [Engine.Walls] which further
 // walls the cluster gives.
 package kubernetes

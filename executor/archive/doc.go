@@ -15,5 +15,5 @@
 //
 // # Durability
 //
-// The commit, once the ref points to it.
+// The commit survives once the ref points to it.
 package archive

@@ -99,7 +99,7 @@ func (k *look) remember(ctx context.Context, b baseline) {
 	name := BaselineRefs + "/" + baselineKey(k.check, k.check.Tree, k.spec)
 	err := k.in.writeBaseline(ctx, repo, name, b)
 	if err != nil && !errors.Is(err, gitd.ErrConflict) && ctx.Err() == nil {
-		k.in.Log.Warn("cannot keep the pictures of a browser for comparisons", "repo", repo.Name(), "err", err)
+		k.in.Log.Warn("cannot keep a baseline", "repo", repo.Name(), "err", err)
 	}
 }
 

@@ -14,6 +14,6 @@
 //
 // # Durability
 //
-// The journal, and the outputs as far as they were saved. A run that is opened again has its record from the last seal, and
+// The journal survives, and the outputs as far as they were saved. A run that is opened again has its record from the last seal, and
 // everything later from its journal, see [Run.Recall] and [Run.HadEnded].
 package live

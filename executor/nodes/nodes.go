@@ -304,7 +304,7 @@ func (n *Nodes) fail(ctx context.Context, id string, reason error) (Node, error)
 }
 
 // remove removes the machine of a node, and the node from the cluster. A machine that a person brought stays. An error
-// means that the machine may be left. The remains in the cluster are logged, because it costs nothing.
+// means that the machine may be left. A node that stays in the cluster is only logged, because it costs nothing.
 func (n *Nodes) remove(ctx context.Context, node Node) error {
 	if node.Source == SourceCloud {
 		cloud, err := n.at(ctx, node.Owner)

@@ -54,7 +54,7 @@ func (r Reason) Hint() string {
 	case ReasonMergeConflict:
 		return "merge or rebase the branch by hand (`ramus checkout`), push it, then `ramus merge`"
 	case ReasonNotMerged:
-		return "nothing was merged; change what the error names, then `ramus merge`"
+		return "nothing was merged; correct the problem that the error names, then `ramus merge`"
 	case ReasonConflict:
 		return "the branch has what was pushed; fetch the ref that the error names, merge it into the branch by hand, push, then `ramus retry`"
 	case ReasonNotCommitted:

@@ -386,7 +386,11 @@ func TestBehind(t *testing.T) {
 		t.Errorf("a search for everything has ended: %v", err)
 	}
 
-	out, err := os.OpenFile(pipe, os.O_WRONLY, 0) // waits until it is read
+	out, err := os.OpenFile(pipe, os.O_WRONLY|unix.O_NONBLOCK, 0)
+	for until := time.Now().Add(30 * time.Second); errors.Is(err, unix.ENXIO) && time.Now().Before(until); {
+		time.Sleep(time.Millisecond) // the refresh does not read it yet
+		out, err = os.OpenFile(pipe, os.O_WRONLY|unix.O_NONBLOCK, 0)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -108,7 +108,7 @@ func read(ctx context.Context, b Bounds, repo *gitd.Repo, commit gitd.Hash) (Set
 		}
 		return s, s.describe(ctx, b, repo, commit, f.file)
 	}
-	good, from, err := lastGood(ctx, repo, commit, blob)
+	good, from, err := lastGood(ctx, repo, commit)
 	if err != nil {
 		return Settings{}, err
 	}
@@ -183,16 +183,16 @@ func kind(e gitd.TreeEntry) string {
 	return "symbolic link"
 }
 
-// lastGood returns the file of the newest commit before commit that has one without a mistake. bad is the file of
-// commit. Without such a commit it returns the zero File.
-func lastGood(ctx context.Context, repo *gitd.Repo, commit, bad gitd.Hash) (environment.File, gitd.Hash, error) {
+// lastGood returns the file of the newest commit, from commit on, that has one without a mistake. Without such a commit it
+// returns the zero File.
+func lastGood(ctx context.Context, repo *gitd.Repo, commit gitd.Hash) (environment.File, gitd.Hash, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	list, err := repo.Log(ctx, string(commit), gitd.LogOptions{Max: history, First: true})
 	if err != nil {
 		return environment.File{}, "", err
 	}
-	seen := map[gitd.Hash]bool{bad: true}
+	seen := make(map[gitd.TreeEntry]bool) // a symbolic link may have the content of a file
 	for _, c := range list {
 		e, err := repo.Entry(ctx, string(c.Hash), environment.Path)
 		if errors.Is(err, gitd.ErrNotFound) || errors.Is(err, gitd.ErrInvalid) {
@@ -201,10 +201,10 @@ func lastGood(ctx context.Context, repo *gitd.Repo, commit, bad gitd.Hash) (envi
 		if err != nil {
 			return environment.File{}, "", err
 		}
-		if seen[e.Hash] {
+		if seen[e] {
 			continue
 		}
-		seen[e.Hash] = true
+		seen[e] = true
 		f, _, err := readFile(ctx, repo, c.Hash)
 		if err != nil {
 			return environment.File{}, "", err

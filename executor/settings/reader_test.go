@@ -159,3 +159,27 @@ func TestNoEarlierFile(t *testing.T) {
 		}
 	}
 }
+
+// TestLinkAfterFile checks that a file counts if a symbolic link with its content replaced it.
+func TestLinkAfterFile(t *testing.T) {
+	repo, err := repotest.NewServer(t).Create(t.Context(), "app")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var tip []gitd.Hash
+	for _, mode := range []uint32{0o100644, 0o120000} {
+		h, err := repo.WriteCommit(t.Context(), gitd.NewCommit{Parents: tip, Author: gitd.Person{Name: "Ada", Email: "ada@example.org"},
+			Message: "m", Put: []gitd.File{{Path: environment.Path, Mode: mode, Content: []byte("setup: make")}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		tip = []gitd.Hash{h}
+		if err := repo.Update(t.Context(), gitd.RefUpdate{Name: "refs/heads/main", New: h}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s, err := (&Reader{}).Read(t.Context(), repo, "main")
+	if err != nil || len(s.Setup) != 1 || s.From == "" || s.From == tip[0] || !strings.Contains(s.Mistake, "symbolic link") {
+		t.Errorf("setup %q of %q, mistake %q, %v", s.Setup, s.From, s.Mistake, err)
+	}
+}

@@ -33,7 +33,7 @@ type Round struct {
 	EpochID string `json:"epoch_id,omitempty"`
 	// Waited is the time from the request to the moment of the round.
 	Waited time.Duration `json:"waited_ns,omitempty"`
-	// Full is set if the round has everything. The follower removes all other files.
+	// Full is set if the round has everything. The follower removes all other files, refs and repositories.
 	Full bool `json:"full,omitempty"`
 	// Keys reports whether the keys of the server are among the files.
 	Keys bool `json:"keys,omitempty"`

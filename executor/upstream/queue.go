@@ -168,7 +168,7 @@ func (b *Bases) tryRefresh(o *base, w *waitingDeploy) (over bool) {
 	if err != nil {
 		return b.tryAgain(w, err, refreshTries)
 	}
-	b.Log.Info("the base is the deployed commit", "repo", w.Repo, "commit", w.Commit, "branch", res.Branch, "from",
+	b.Log.Info("brought the base to the deployed commit", "repo", w.Repo, "commit", w.Commit, "branch", res.Branch, "from",
 		res.Old, "to", res.New)
 	w.Fetched, w.Tries = res.Commit, 0
 	o.mu.Lock()
@@ -212,12 +212,12 @@ func (b *Bases) tryAgain(w *waitingDeploy, err error, tries int) (over bool) {
 	w.Tries++
 	log := b.Log.With("repo", w.Repo, "commit", w.Commit, "tries", w.Tries, "err", err)
 	if errors.Is(err, gitd.ErrConflict) || w.Tries >= tries {
-		log.Error("cannot follow a deploy; the base stays as it was")
+		log.Error("gave up a deploy")
 		b.discard(w)
 		return true
 	}
 	w.next = b.Now().Add(min(b.RetryEvery<<(w.Tries-1), retryLongest))
-	log.Warn("cannot follow a deploy yet; the base stays as it was", "next", w.next)
+	log.Warn("cannot carry out a deploy yet; it is tried again", "next", w.next)
 	if err := b.keep(w); err != nil {
 		log.Warn("cannot count the attempts at a deploy", "err", err)
 	}

@@ -13,5 +13,5 @@
 //
 // # Durability
 //
-// Nothing. The next process adopts the containers, and knows no expected callers.
+// Nothing survives the process. The next process adopts the containers, and knows no expected callers.
 package warmup

@@ -94,7 +94,7 @@ func (t *Tree) TakeRescued() string {
 	if commit == "" {
 		return ""
 	}
-	return fmt.Sprintf("the work tree of that time is kept as %s; `--fork %s@%s` begins a caller with it",
+	return fmt.Sprintf("the work tree of the lost container is kept as %s; `--fork %s@%s` begins a caller with it",
 		record.WIPRef(t.Caller), t.Caller, commit[:12])
 }
 

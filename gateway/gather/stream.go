@@ -41,7 +41,7 @@ func (d *Desk) Stream(ctx context.Context, who route.Who, question string, body 
 }
 
 // Follow calls each with the events of the other replicas, one at a time for each replica, until ctx ends. It calls lost when something
-// of a replica may have been lost. The events of this replica are not in it.
+// of a replica may have been lost. The events of this replica are not among them.
 func (s *Stream[Q, E]) Follow(ctx context.Context, who route.Who, in Q, each func(E), lost func()) {
 	if s.desk.Alone() {
 		<-ctx.Done()

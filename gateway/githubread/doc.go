@@ -15,6 +15,6 @@
 //
 // # Untrusted input
 //
-// Requests are: a container's root writes them. They are bounded in size, depth and number of fields. Redirects are not
+// Requests are hostile, because a container's root writes them. They are bounded in size, depth and number of fields. Redirects are not
 // followed, because a token must not go to another host.
 package githubread

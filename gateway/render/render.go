@@ -275,7 +275,7 @@ func Hint(reason record.Reason) string {
 	case record.ReasonMergeConflict:
 		return "bring the branch up to date with its base, then say `merge`."
 	case record.ReasonNotMerged:
-		return "nothing was merged; remove the reason that is named above, then say `merge`."
+		return "nothing was merged; correct the problem that is named above, then say `merge`."
 	case record.ReasonConflict:
 		return "somebody pushed to the branch meanwhile: merge the ref that is named above into it, push, then say `retry`."
 	case record.ReasonNotCommitted:
@@ -732,7 +732,7 @@ func (a Answer) Message() slack.Message {
 		var shown string
 		var cutLine bool
 		if shown, left, cutLine = codeBlock(code, piece); shown == "" {
-			break
+			break // nothing is left
 		}
 		l.section(shown)
 		short = short || cutLine

@@ -35,7 +35,7 @@ func (l Loss) String() string {
 	}
 	text := fmt.Sprintf("%s was restored on %s from the backup of %s; later pushes and commits are lost", l.Repo, l.Replica, at(l.Backup))
 	if !l.Changed.IsZero() {
-		text += ", the last of it at " + at(l.Changed)
+		text += ", the last of them at " + at(l.Changed)
 	}
 	return text
 }

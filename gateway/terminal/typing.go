@@ -19,7 +19,7 @@ type typing struct {
 	dropping bool // until the program has taken everything, so that no input has a hole
 }
 
-// cost is the count of a frame.
+// cost returns the number of bytes by which a frame counts for the bound.
 func cost(f Frame) int { return len(f.Data) + 64 }
 
 // add adds a frame. Returns false if it is dropped, and whether it is the first of those.

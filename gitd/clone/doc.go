@@ -24,6 +24,6 @@
 //
 // # Durability
 //
-// Nothing. Kept replies are in a folder that Close removes, as does a later server. Files of base packs have no names.
+// Nothing survives the process. Kept replies are in a folder that Close removes, as does a later server. Files of base packs have no names.
 // Both are bounded in bytes and in number, and the least recently used ones go first.
 package clone

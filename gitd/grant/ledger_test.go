@@ -152,6 +152,25 @@ func TestLedgerUses(t *testing.T) {
 	}
 }
 
+// TestLedgerFull makes no token that cannot be written.
+func TestLedgerFull(t *testing.T) {
+	now := time.Unix(1e9, 0).UTC()
+	l := ledger(t, filepath.Join(t.TempDir(), "tokens.jsonl"), &now)
+	writable := l.f
+	f, err := os.Open(writable.Name()) // refuses each write, as a full disk does
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.f = f
+	if _, err := l.Made(Grant{Subject: "ada", Repo: "*", Expires: now.Add(time.Hour)}, "admin"); err == nil || len(l.List()) > 0 {
+		t.Errorf("a token that is not written is made: %v, %+v", err, l.List())
+	}
+	l.f = writable
+	if err := f.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestID checks that a token keeps its id, and that one without an id gets one.
 func TestID(t *testing.T) {
 	key, err := LoadKey("")

@@ -62,7 +62,7 @@ func runSidecar(text string, stdin *os.File) (int, error) {
 		return Busy, nil
 	}
 	defer lock.Close()
-	// The files of an earlier sidecar must not reach this one.
+	// Processes and files of an earlier sidecar must not reach this one.
 	killOthers()
 	if err := emptyFolder("/tmp", filepath.Base(lockFile)); err != nil {
 		return 0, err

@@ -67,7 +67,7 @@ func (a Amount) Add(b Amount) (Amount, error) {
 	return Amount{a.Value + b.Value, a.Kind}, nil
 }
 
-// Sub returns a without b. It returns nothing if b is more.
+// Sub returns a minus b, but not less than zero.
 func (a Amount) Sub(b Amount) (Amount, error) {
 	b.Value = -b.Value
 	left, err := a.Add(b)
