@@ -874,10 +874,10 @@ func TestReplicaMoveKilled(t *testing.T) {
 		if point.source {
 			victim = from
 		}
-		killed := make(chan struct{})
+		killed, process := make(chan struct{}), w.procs[victim].cmd.Process
 		kill := sync.OnceFunc(func() {
-			_ = w.procs[victim].cmd.Process.Signal(syscall.SIGKILL)
-			close(killed)
+			close(killed) // first, because the move ends with the process
+			_ = process.Signal(syscall.SIGKILL)
 		})
 		point.when(func(r *http.Request) {
 			if r.Method == point.method && strings.HasPrefix(r.URL.Path, path) {
