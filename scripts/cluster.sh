@@ -614,7 +614,7 @@ await() {
     done
 }
 
-node_ready() { ask GET "/api/v1/nodes/$NODE" | tr -d ' \n' | grep -q '"type":"Ready","status":"True"'; }
+node_ready() { ask GET "/api/v1/nodes/$NODE" | tr -d ' \n' | grep '"type":"Ready","status":"True"' >/dev/null; }
 
 up() {
     [ "$(id -u)" = 0 ] || die "cannot start: it makes namespaces, mounts and control groups (run it as root)"

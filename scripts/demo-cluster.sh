@@ -87,7 +87,7 @@ kube create secret generic replicas -n "$release" --from-literal=secret="$(opens
 export HCLOUD_TOKEN
 HCLOUD_TOKEN=$(openssl rand -hex 32)
 kube create secret generic cloud -n "$release" --from-literal=token="$HCLOUD_TOKEN" >/dev/null
-"$cluster" helm install ramus deploy/helm/ramus --namespace "$release" --values "$work/values.yaml" --wait --timeout 4m | head -n 4
+"$cluster" helm install ramus deploy/helm/ramus --namespace "$release" --values "$work/values.yaml" --wait --timeout 4m | sed -n 1,4p
 service=$(kube get service ramus -n "$release" -o 'jsonpath={.spec.clusterIP}')
 token=$(in_pod ramus-0 -- ramus token create --subject ada --repo '*' --scope admin)
 kube get pods -n "$release"
@@ -171,7 +171,7 @@ echo "[$((SECONDS - began)) s]"
 say "its replica is killed, while a command runs there"
 r exec heron --repo app --key once -- 'for i in $(seq 50); do echo line $i >>lines; sleep 0.1; done' >/dev/null 2>&1 &
 job=$!
-until r ps 2>/dev/null | grep -q heron; do sleep 0.2; done
+until r ps 2>/dev/null | grep heron >/dev/null; do sleep 0.2; done
 sleep 1
 victim=$(for p in /proc/[0-9]*; do
     # Only process 1 of a container has a root of its own, and the variable of the replica.

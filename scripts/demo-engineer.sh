@@ -164,7 +164,7 @@ people "merge reviewer squash"
 people "wait 60 deleted the branch"
 
 status() { call get_task_status "{\"task_id\":\"$task\"}"; }
-is_complete() { status | grep -q '"status": *"complete"'; }
+is_complete() { status | grep '"status": *"complete"' >/dev/null; }
 until_ok 30 is_complete
 echo "get_task_status → $(status | grep -o '{"[a-z_]*":[^{}]*"status":"complete"[^{}]*}' | head -n 1)"
 

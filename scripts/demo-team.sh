@@ -201,7 +201,7 @@ say "developer stores a token of their own, on a page that only they get the lin
 slack "command developer #builds connect"
 until_ok 30 grep -q "/connect?ticket=" "$work/slack.txt"
 link=$(grep -o "http://$web/connect?ticket=[A-Z0-9]*" "$work/slack.txt" | tail -n 1)
-curl -sS --fail-with-body "$link" | grep -q 'type="password"' || missed "a page that takes the token"
+curl -sS --fail-with-body "$link" | grep 'type="password"' >/dev/null || missed "a page that takes the token"
 printf 'ticket=%s&token=%s' "${link##*=}" "$(cat "$work/site/developer.token")" |
     curl -sS --fail-with-body -H 'Accept: text/html' --data-binary @- "http://$web/connect" >"$work/connected.html" || missed "a token that is stored: $(cat "$work/connected.html")"
 grep -q 'opened by <b>developer</b>' "$work/connected.html" || missed "a token of developer"
