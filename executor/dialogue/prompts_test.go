@@ -13,22 +13,9 @@ import (
 	"github.com/ramus-dev/ramus/executor/live"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/executor/runs"
+	"github.com/ramus-dev/ramus/executor/runs/runstest"
 	"github.com/ramus-dev/ramus/gitd"
 )
-
-// atWork is the only run at work.
-type atWork struct{ run *live.Run }
-
-func (w atWork) AtWork(c record.Caller, id string) *live.Run {
-	if w.run == nil || c != w.run.Initial.Caller || id != w.run.Initial.ID {
-		return nil
-	}
-	return w.run
-}
-
-func (w atWork) AllAtWork() map[string]*live.Run {
-	return map[string]*live.Run{w.run.Initial.Name(): w.run}
-}
 
 // newPrompts returns prompts of the agent's run "1", and its dialogue. The dialogue is found until over is true.
 func newPrompts(t *testing.T, over *bool) (*Prompts, *Dialogue) {
@@ -47,7 +34,7 @@ func newPrompts(t *testing.T, over *bool) (*Prompts, *Dialogue) {
 	}
 	return &Prompts{
 		Runs: &runs.Reader{Context: t.Context(), Index: ix, Folder: &live.Folder{Dir: t.TempDir(), Now: time.Now},
-			Live: atWork{d.run.Run}},
+			Live: runstest.AtWork{d.run.Initial.Name(): d.run.Run}},
 		At: func(_ record.Caller, id string) *Dialogue {
 			if *over || id != d.run.Initial.ID {
 				return nil

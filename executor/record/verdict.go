@@ -167,8 +167,13 @@ func (c *ManifestCheck) sawBy(looks []BrowserCheck, e Event) {
 	case e.OK == nil || !*e.OK:
 		c.Result, c.Why = CheckNotRun, orName(e.Message, "it was stopped before its end")
 	case e.Commit != "" && e.Commit != c.Commit:
-		c.Why = fmt.Sprintf("it changed files itself, and its commit (%.10s) was not checked again", e.Commit)
+		c.Why = e.unchecked()
 	}
+}
+
+// unchecked describes the commit of a check that changed files.
+func (e Event) unchecked() string {
+	return fmt.Sprintf("it changed files itself, and its commit (%.10s) was not checked again", e.Commit)
 }
 
 func orName(name, otherwise string) string {
@@ -203,7 +208,7 @@ func (o checkOutcome) judge(e Event) (CheckResult, string) {
 		}
 		return CheckSkipped, "no tests were found"
 	case e.Commit != "":
-		return CheckPassed, fmt.Sprintf("it changed files itself, and its commit (%.10s) was not checked again", e.Commit)
+		return CheckPassed, e.unchecked()
 	}
 	return CheckPassed, ""
 }

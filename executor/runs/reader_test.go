@@ -11,20 +11,12 @@ import (
 	"github.com/ramus-dev/ramus/executor/live"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/executor/runs"
+	"github.com/ramus-dev/ramus/executor/runs/runstest"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
-// atWork are runs at work by name.
-type atWork map[string]*live.Run
-
-func (w atWork) AtWork(c record.Caller, id string) *live.Run {
-	return w[record.Run{Caller: c, ID: id}.Name()]
-}
-
-func (w atWork) AllAtWork() map[string]*live.Run { return w }
-
 // newReader returns a reader of runs. The folder has those that work.
-func newReader(t *testing.T, sealed ...record.Run) (*runs.Reader, *live.Folder, atWork) {
+func newReader(t *testing.T, sealed ...record.Run) (*runs.Reader, *live.Folder, runstest.AtWork) {
 	t.Helper()
 	ix, _, err := index.Open(filepath.Join(t.TempDir(), "index.db"))
 	if err != nil {
@@ -34,7 +26,7 @@ func newReader(t *testing.T, sealed ...record.Run) (*runs.Reader, *live.Folder, 
 	if err := ix.Put(sealed...); err != nil {
 		t.Fatal(err)
 	}
-	working := atWork{}
+	working := runstest.AtWork{}
 	folder := &live.Folder{Dir: t.TempDir(), Now: time.Now}
 	return &runs.Reader{Context: t.Context(), Index: ix, Folder: folder, Live: working}, folder, working
 }

@@ -16,32 +16,25 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/ramus-dev/ramus/executor/archive"
 	"github.com/ramus-dev/ramus/executor/index"
 	"github.com/ramus-dev/ramus/executor/live"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/executor/runs"
+	"github.com/ramus-dev/ramus/executor/runs/runstest"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/gitd/repotest"
 	"github.com/ramus-dev/ramus/internal/goroutines"
-	"golang.org/x/sys/unix"
 )
-
-// atWork are runs at work by name.
-type atWork map[string]*live.Run
-
-func (w atWork) AtWork(c record.Caller, id string) *live.Run {
-	return w[record.Run{Caller: c, ID: id}.Name()]
-}
-
-func (w atWork) AllAtWork() map[string]*live.Run { return w }
 
 // site has the runs of a server, and a Searcher for them.
 type site struct {
 	Searcher
 	t      *testing.T
 	repo   *gitd.Repo
-	live   atWork
+	live   runstest.AtWork
 	begun  int            // runs
 	work   sync.WaitGroup // refreshes
 	logged bytes.Buffer   // read after work
@@ -59,7 +52,7 @@ func newSite(t *testing.T) *site {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &site{t: t, repo: repo, live: atWork{}}
+	s := &site{t: t, repo: repo, live: runstest.AtWork{}}
 	s.Context, s.Path = t.Context(), filepath.Join(t.TempDir(), "search.db")
 	s.Log = slog.New(slog.NewTextHandler(&s.logged, nil))
 	s.Go = func(f func()) bool { s.work.Go(f); return true }

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -152,14 +153,17 @@ func TestSayOnce(t *testing.T) {
 			t.Fatal(got, err)
 		}
 	}
+	if _, err := c.Say(t.Context(), repo, 7, "done again", "task/2"); err != nil {
+		t.Error(err)
+	}
 	if len(h.pauses) != 1 {
-		t.Errorf("pauses %v for one answer that was lost", h.pauses)
+		t.Errorf("pauses %v for one answer that was lost of two", h.pauses)
 	}
 	// An issue's comment is answered in its issue.
 	if got, err := c.Reply(t.Context(), repo, 7, forge.Comment{ID: 9, Issue: true}, "done", "task/1"); err != nil || got.ID != 1 {
 		t.Error(got, err)
 	}
-	if len(th.list) != 1 {
+	if len(th.list) != 2 {
 		t.Errorf("posted %v", th.list)
 	}
 	if n := h.count("GET /user"); n != 1 {
@@ -248,6 +252,8 @@ func TestFailures(t *testing.T) {
 		{status: 429, header: []string{"X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "99999999999"},
 			pause: time.Hour + time.Minute},
 		{status: 429, header: []string{"X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "soon"}, pause: 2 * time.Minute},
+		{status: 429, header: []string{"X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "in 0"}, pause: 2 * time.Minute},
+		{status: 429, header: []string{"X-RateLimit-Remaining", "12", "X-RateLimit-Reset", "99999999999"}, pause: 2 * time.Minute},
 		{status: 429, header: []string{"Retry-After", "7"}, pause: 7 * second},
 		{status: 403, header: []string{"Retry-After", "7"}, pause: 7 * second},
 		{status: 429, header: []string{"Retry-After", "7", "X-RateLimit-Remaining", "12", "X-RateLimit-Reset", "in 100"}, pause: 7 * second},
@@ -275,8 +281,11 @@ func TestFailures(t *testing.T) {
 					_, _ = io.WriteString(w, one.body)
 				default:
 					header := slices.Clone(one.header)
-					if i := slices.Index(header, "in 100"); i >= 0 {
-						header[i] = fmt.Sprint(h.clock.Now().Unix() + 100)
+					for i := range header {
+						if after, ok := strings.CutPrefix(header[i], "in "); ok {
+							seconds, _ := strconv.ParseInt(after, 10, 64)
+							header[i] = fmt.Sprint(h.clock.Now().Unix() + seconds)
+						}
 					}
 					say(w, one.status, "the message", header...)
 				}

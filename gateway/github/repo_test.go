@@ -42,7 +42,7 @@ func TestRepos(t *testing.T) {
 			t.Errorf("%s: %q, %v", x.about, got, err)
 		}
 	}
-	// An installation that its account has suspended comes first.
+	// An installation that its account has suspended comes first, by the name of the account.
 	suspended := o.client()
 	suspended.HTTP = &http.Client{Transport: suspendedFirst{o.http.Transport}}
 	if list, err := suspended.Repos(t.Context(), ""); err != nil || len(list) != 1 || list[0].Name != name {
@@ -67,7 +67,7 @@ func (s suspendedFirst) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err := json.NewDecoder(resp.Body).Decode(&list); err != nil {
 		return nil, err
 	}
-	list = append([]any{object{"id": 99, "account": object{"login": "gone"}, "suspended_at": "2024-01-02T03:04:05Z"}}, list...)
+	list = append([]any{object{"id": 99, "account": object{"login": "0-gone"}, "suspended_at": "2024-01-02T03:04:05Z"}}, list...)
 	text, err := json.Marshal(list)
 	if err != nil {
 		return nil, err

@@ -34,6 +34,9 @@ func output(t *testing.T, dir, name string, args ...string) string {
 // TestRedactRealTrace cleans what Playwright and Chromium write of a page with secrets, looks
 // for each in every form, and opens the copy with Playwright's own tools.
 func TestRedactRealTrace(t *testing.T) {
+	if testing.Short() {
+		t.Skip("cannot run here: it starts a browser")
+	}
 	pkg, chromium, node := browsertest.Driver(t, "../..")
 	values := map[string]string{"cookie": "cookie-Value/7+4=xyz", "session": "set-Cookie-Value-88",
 		"bearer": "bearer-Token-1234", "key": "api-Key-56789",
