@@ -66,13 +66,21 @@ func TestQuotaFound(t *testing.T) {
 	if !look(71 * mib) {
 		t.Error("it takes more and more")
 	}
-	// Always over its bound, it gets at most twice of what it may have.
+	// Always over its bound, it gets no room above twice the bound.
 	for range 100 {
 		q.killed = true
 		look(q.ceiling.Bytes + mib)
+		if q.ceiling.Bytes > max(128*mib, q.used.Bytes) {
+			t.Fatalf("with %d bytes it may have %d", q.used.Bytes, q.ceiling.Bytes)
+		}
 	}
-	if q.ceiling.Bytes > 128*mib {
-		t.Errorf("with time it may have %d", q.ceiling.Bytes)
+	// A command may clean up over twice the bound too, and may not take more.
+	q.killed = true
+	if look(300*mib) || look(300*mib) || look(299*mib) {
+		t.Error("a command is killed while it cleans up 300 MiB")
+	}
+	if !look(300*mib + 1) {
+		t.Error("a container over twice its bound may take more")
 	}
 	if look(64 * mib); q.ceiling != q.most {
 		t.Errorf("it has cleaned up, and may have %+v", q.ceiling)
