@@ -21,8 +21,8 @@ const (
 type quota struct {
 	most   layer.Usage // zero bytes mean no bound
 	output int64       // bytes kept of each stream of a command
-	// ceiling is the use over which the commands are killed. It is most, or at least the use after the last killing, so
-	// that the next command may clean up.
+	// ceiling is the use over which the commands are killed. It is most, or a little more than the use at the last call
+	// of raise, so that the next command may clean up.
 	ceiling layer.Usage
 	used    layer.Usage
 	known   bool        // used was right when the disks had given away spent
@@ -92,14 +92,15 @@ func (q *quota) found(used, spent layer.Usage, tooDeep bool) bool {
 }
 
 // raise sets the ceiling a little above the current use. The margin shrinks with each call until the container was
-// under its bound again. There is no margin above twice the bound. A ceiling below the current use would have a command
-// killed while it cleans up.
+// under its bound again, and there is none above twice the bound. A ceiling below the bytes in use would have a command
+// killed while it deletes files. Names are at most twice their bound, because a measurement counts no further, and no
+// bytes after that.
 func (q *quota) raise() {
 	up := plus(q.used, part(q.most, slackPart<<min(q.strikes, 30)))
 	twice := plus(q.most, q.most)
 	q.ceiling = layer.Usage{
 		Bytes: max(min(up.Bytes, twice.Bytes), q.used.Bytes, q.most.Bytes),
-		Files: max(min(up.Files, twice.Files), q.used.Files, q.most.Files),
+		Files: max(min(up.Files, twice.Files), q.most.Files),
 	}
 	q.strikes++
 }

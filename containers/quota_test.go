@@ -76,11 +76,20 @@ func TestQuotaFound(t *testing.T) {
 	}
 	// A command may clean up over twice the bound too, and may not take more.
 	q.killed = true
-	if look(300*mib) || look(300*mib) || look(299*mib) {
-		t.Error("a command is killed while it cleans up 300 MiB")
+	for _, n := range []int64{300 * mib, 300 * mib, 299 * mib} {
+		if look(n) {
+			t.Errorf("a command that cleans up 300 MiB is killed at %d bytes", n)
+		}
 	}
 	if !look(300*mib + 1) {
 		t.Error("a container over twice its bound may take more")
+	}
+	// A measurement ends at twice the bound of names. The bytes of further files are not known.
+	q.killed = true
+	for i, want := range []bool{false, true, true} {
+		if q.found(layer.Usage{Bytes: mib, Files: 200_001}, layer.Usage{}, false) != want {
+			t.Errorf("measurement %d of more names than are counted: killed is not %v", i, want)
+		}
 	}
 	if look(64 * mib); q.ceiling != q.most {
 		t.Errorf("it has cleaned up, and may have %+v", q.ceiling)

@@ -151,11 +151,15 @@ func fill(t *testing.T, h *containers.Host, dir string) {
 	// though others fill the disk, so that the container is measured again and again. The hog goes on after its first
 	// files, because space that others free at the same moment conceals those.
 	_, exit := run(containers.Command{ID: rand.Text(), Timeout: time.Minute,
-		Shell: "mkdir hog && for i in 1 2 3 4 5 6; do fallocate -l 16M hog/$i || exit 9; done; " +
+		Shell: "mkdir hog && for i in 1 2 3 4 5 6; do " +
+			"fallocate -l 16M hog/$i || head -c 16777216 /dev/zero > hog/$i || exit 9; done; " +
 			"while head -c 1000000 /dev/zero >> hog/6; do sleep 0.05; done"})
 	full("at once", exit)
 	stop := make(chan struct{})
 	var others sync.WaitGroup
+	defer others.Wait()
+	end := sync.OnceFunc(func() { close(stop) })
+	defer end()
 	others.Go(func() {
 		for n := 0; ; n++ {
 			select {
@@ -170,8 +174,7 @@ func fill(t *testing.T, h *containers.Host, dir string) {
 		}
 	})
 	ok("for i in 1 2 3 4 5 6; do sleep 0.4; rm hog/$i; done; rmdir hog")
-	close(stop)
-	others.Wait()
+	end()
 	// In the background, by a child that has left its command and ignores the first signal.
 	id := rand.Text()
 	if _, err := h.Start(t.Context(), containers.Command{ID: id, Background: true, Grace: time.Hour,
