@@ -385,6 +385,21 @@ func TestStray(t *testing.T) {
 	}
 }
 
+// TestClosedInput has an agent that closes its input, and not yet its output.
+func TestClosedInput(t *testing.T) {
+	noLeaks(t)
+	agentIn, stdin := io.Pipe()
+	stdout, agentOut := io.Pipe()
+	agentIn.Close()
+	conn, err := acp.Connect(t.Context(), stdin, stdout, &client{}, acp.Options{})
+	if !errors.Is(err, acp.ErrEnded) || errors.Is(err, acp.ErrRefused) {
+		t.Errorf("%v, want %v", err, acp.ErrEnded)
+	}
+	agentOut.Close()
+	conn.Close()
+	stdout.Close()
+}
+
 // TestBurst sends more messages than the SDK's queue holds.
 func TestBurst(t *testing.T) {
 	noLeaks(t)

@@ -58,6 +58,7 @@ type Conn struct {
 
 	conn    *sdk.Connection
 	client  Client
+	input   *input
 	lines   *lines
 	ctx     context.Context // ends when Close is called
 	cancel  context.CancelFunc
@@ -70,7 +71,7 @@ type Conn struct {
 
 // The kinds of error of this package, in addition to [ErrLine].
 var (
-	// ErrEnded means that the agent closed its end.
+	// ErrEnded means that the agent closed its standard input or output.
 	ErrEnded = errors.New("the agent ended")
 	// ErrAuth means that the agent requires authentication first.
 	ErrAuth = errors.New("the agent asks for authentication")
@@ -84,7 +85,7 @@ var (
 // the protocol. The caller closes both streams and the connection, also on error. Close
 // waits for the client's calls, not for the streams.
 func Connect(ctx context.Context, stdin io.Writer, stdout io.Reader, client Client, o Options) (*Conn, error) {
-	c := &Conn{client: client}
+	c := &Conn{client: client, input: &input{to: stdin}}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	ready := make(chan struct{})
 	stray := o.Stray
@@ -93,7 +94,7 @@ func Connect(ctx context.Context, stdin io.Writer, stdout io.Reader, client Clie
 	}
 	c.lines = &lines{from: bufio.NewReaderSize(stdout, 64<<10), stray: stray, ready: ready, over: c.ctx.Done(),
 		requests: make(chan struct{}, maxRequests), notes: make(chan struct{}, maxNotes)}
-	c.conn = sdk.NewConnection(c.handle, stdin, c.lines)
+	c.conn = sdk.NewConnection(c.handle, c.input, c.lines)
 	// The SDK logs each fault of a message, so the agent could fill the log.
 	c.conn.SetLogger(slog.New(slog.DiscardHandler))
 	close(ready)
@@ -295,17 +296,13 @@ func (c *Conn) call(ctx context.Context, method string, params, answer any) erro
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	}
+	// The SDK has no error for the end of the connection.
 	broken := !errors.As(err, &refused) || refused.Code == codeInternal
-	select {
-	case <-c.conn.Done():
-		// The SDK has no error for the end of the connection.
-		switch {
-		case broken && c.lines.tooLong.Load():
+	if broken && c.ended() {
+		if c.lines.tooLong.Load() {
 			return ErrLine
-		case broken:
-			return ErrEnded
 		}
-	default:
+		return ErrEnded
 	}
 	if refused == nil {
 		return err
@@ -314,6 +311,31 @@ func (c *Conn) call(ctx context.Context, method string, params, answer any) erro
 		return fmt.Errorf("%w; it knows: %s", ErrAuth, cmp.Or(strings.Join(c.Agent.Auth, ", "), "no way"))
 	}
 	return fmt.Errorf("%w %s: %s", ErrRefused, method, inWords(refused))
+}
+
+// ended reports whether the agent has closed its standard input or output. The input of an agent that ends may be closed
+// before the end of its output is read.
+func (c *Conn) ended() bool {
+	select {
+	case <-c.conn.Done():
+		return true
+	default:
+		return c.input.closed.Load()
+	}
+}
+
+// input is the standard input of an agent.
+type input struct {
+	to     io.Writer
+	closed atomic.Bool // a write failed
+}
+
+func (in *input) Write(p []byte) (int, error) {
+	n, err := in.to.Write(p)
+	if err != nil {
+		in.closed.Store(true)
+	}
+	return n, err
 }
 
 // Codes of errors. codeInternal is "internal error" of JSON-RPC, codeAuth is
