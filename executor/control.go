@@ -23,11 +23,13 @@ func (x *Executor) Stop(ctx context.Context, name string, by gitd.Person) error 
 		return err
 	}
 	stopped := 0
+	note := record.Event{Type: record.EventNote, Message: "stopped by " + by.Or(x.Bot).Name}
 	for _, r := range runs {
 		if r, err = x.runs.settled(ctx, r); err != nil {
 			return err
 		}
 		l := x.runs.alive(r.Caller, r.ID)
+		noted := false
 		switch {
 		case l != nil && r.Ended():
 			continue
@@ -36,7 +38,7 @@ func (x *Executor) Stop(ctx context.Context, name string, by gitd.Person) error 
 		case l != nil:
 		case r.Kind == record.KindRequest && !r.Ended():
 			if r, err = x.End(ctx, r.Name(),
-				Ending{Reason: record.ReasonCancelled, Error: "stopped by " + by.Or(x.Bot).Name}); err != nil {
+				Ending{Reason: record.ReasonCancelled, Error: note.Message}); err != nil {
 				return err
 			}
 			if r.Ended() {
@@ -59,14 +61,17 @@ func (x *Executor) Stop(ctx context.Context, name string, by gitd.Person) error 
 				continue
 			}
 			l.cancel(step.ErrCancelled)
-			if err := x.launch(l, nil); err != nil {
+			if err := x.launch(l, nil, note); err != nil {
 				return err
 			}
+			noted = true
 		default:
 			continue
 		}
-		if err := l.Emit(record.Event{Type: record.EventNote, Message: "stopped by " + by.Or(x.Bot).Name}, false); err != nil {
-			return err
+		if !noted {
+			if err := l.Emit(note, false); err != nil {
+				return err
+			}
 		}
 		l.cancel(step.ErrCancelled)
 		stopped++

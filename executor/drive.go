@@ -22,8 +22,8 @@ import (
 	"github.com/ramus-dev/ramus/tasks/workflow"
 )
 
-// launch registers a run and starts the goroutine that owns it.
-func (x *Executor) launch(l *liveRun, answers map[string]record.Decision) error {
+// launch registers a run and starts the goroutine that owns it. The notes are journalled before the run does anything.
+func (x *Executor) launch(l *liveRun, answers map[string]record.Decision, notes ...record.Event) error {
 	if !x.life.enter() {
 		l.end()
 		return record.ErrClosed
@@ -32,6 +32,9 @@ func (x *Executor) launch(l *liveRun, answers map[string]record.Decision) error 
 		x.life.leave()
 		l.end()
 		return fmt.Errorf("%s: %w: it is at work", l.Initial.Name(), record.ErrConflict)
+	}
+	for _, e := range notes {
+		_ = l.Emit(e, false) // the run is registered, so drive meets the fault of its journal
 	}
 	go func() {
 		defer x.life.leave()

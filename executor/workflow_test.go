@@ -210,6 +210,11 @@ nodes:
 	if stopped = w.wait(stopped.Name()); stopped.Reason != record.ReasonCancelled {
 		t.Errorf("%+v", stopped)
 	}
+	journal := strings.Split(strings.TrimSpace(w.journal(stopped.Name())), "\n")
+	last := journal[max(len(journal)-2, 0):]
+	if !strings.Contains(last[0], "stopped by Ada") || !strings.Contains(last[1], "failed cancelled") {
+		t.Errorf("the journal ends with\n%s", strings.Join(last, "\n"))
+	}
 }
 
 func TestSubWorkflows(t *testing.T) {

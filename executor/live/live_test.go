@@ -1,10 +1,12 @@
 package live_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -89,6 +91,33 @@ func TestFollow(t *testing.T) {
 	}
 	if got := read(t.Context(), l.Follow(2, record.Span{})); got != "note three\n" {
 		t.Errorf("a reader after the end got %q", got)
+	}
+}
+
+// TestEndIsLast has others journal while a run ends. Nothing comes after its end.
+func TestEndIsLast(t *testing.T) {
+	f, r := folder(t)
+	l := open(t, f, r)
+	if err := l.SetState(record.StateRunning, "", ""); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.SetState(record.StateAwaitingReview, "", "go on?"); err != nil {
+		t.Fatal(err)
+	}
+	emit(t, l, record.Event{Type: record.EventNote, Message: "while it waits"})
+	if err := l.SetState(record.StateFailed, record.ReasonCancelled, "cancelled"); err != nil {
+		t.Fatal(err)
+	}
+	emit(t, l, record.Event{Type: record.EventNote, Message: "too late"})
+	if err := l.EmitDeferred(record.Event{Type: record.EventNote, Message: "too late"}); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, e := range l.Journalled() {
+		got = append(got, cmp.Or(string(e.State), e.Message))
+	}
+	if want := []string{"running", "awaiting_review", "while it waits", "failed"}; !slices.Equal(got, want) {
+		t.Errorf("the journal has %q, want %q", got, want)
 	}
 }
 

@@ -132,7 +132,8 @@ func (l *Run) Change(f func(*record.Run)) {
 	l.mu.Unlock()
 }
 
-// Emit journals an event and sends it to followers. With sync it is on disk when Emit returns.
+// Emit journals an event and sends it to followers. With sync it is on disk when Emit returns. An event after the end of
+// the run is dropped.
 func (l *Run) Emit(e record.Event, sync bool) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -141,7 +142,7 @@ func (l *Run) Emit(e record.Event, sync bool) error {
 
 // EmitLocked is Emit for a caller that has the lock.
 func (l *Run) EmitLocked(e record.Event, sync bool) error {
-	if l.over {
+	if l.closedLocked(e) {
 		return nil
 	}
 	if err := l.appendLocked(&e, sync); err != nil {
@@ -149,6 +150,11 @@ func (l *Run) EmitLocked(e record.Event, sync bool) error {
 	}
 	l.announce(e)
 	return nil
+}
+
+// closedLocked reports whether the journal takes no event any more. The end of a run is its last one. mu is held.
+func (l *Run) closedLocked(e record.Event) bool {
+	return l.over || l.run.Ended() && e.Type != record.EventRunState
 }
 
 // appendLocked journals an event. mu is held.
@@ -184,7 +190,7 @@ func (l *Run) announce(e record.Event) {
 func (l *Run) EmitDeferred(e record.Event) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.over {
+	if l.closedLocked(e) {
 		return nil
 	}
 	if err := l.appendLocked(&e, false); err != nil {
