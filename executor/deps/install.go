@@ -106,9 +106,17 @@ func (c *Cache) installIn(ctx context.Context, h *containers.Host, repo *gitd.Re
 		return err
 	}
 	in, out := io.Pipe()
-	go func() { out.CloseWithError(writeTree(ctx, repo, commit, out)) }()
+	written := make(chan error, 1)
+	go func() {
+		err := writeTree(ctx, repo, commit, out)
+		out.Close() // with an error, tar would wait for the rest
+		written <- err
+	}()
 	err := c.command(ctx, h, containers.Command{Args: []string{"tar", "-C", containers.WorkDir, "-xf", "-"}, Stdin: in})
 	in.CloseWithError(io.ErrClosedPipe) // ends writeTree, if tar did not read everything
+	if failed := <-written; failed != nil && !errors.Is(failed, io.ErrClosedPipe) {
+		err = failed
+	}
 	if err != nil {
 		return err
 	}

@@ -137,7 +137,7 @@ func (k Kept) restore(ctx context.Context, h *containers.Host) (bool, error) {
 	copied := make(chan error, 1)
 	go func() {
 		_, err := io.Copy(to, io.LimitReader(unpack, keptMax))
-		to.CloseWithError(err)
+		to.Close() // with an error, tar would wait for the rest
 		copied <- err
 	}()
 	said := text.Tail{Limit: 1 << 10}
@@ -149,10 +149,13 @@ func (k Kept) restore(ctx context.Context, h *containers.Host) (bool, error) {
 	}
 	from.CloseWithError(io.ErrClosedPipe)
 	cancel()
-	if read := <-copied; err == nil && exit.Code == 0 && read != nil && !errors.Is(read, io.ErrClosedPipe) {
+	read := <-copied
+	unread := errors.Is(read, io.ErrClosedPipe) || errors.Is(read, context.Canceled) // tar ended first
+	switch {
+	case err != nil:
+	case read != nil && !unread:
 		err = read
-	}
-	if err == nil && exit.Code != 0 {
+	case exit.Code != 0:
 		err = fmt.Errorf("tar ended with %d: %s", exit.Code, strings.Join(strings.Fields(said.String()), " "))
 	}
 	if err != nil {
