@@ -34,7 +34,6 @@ type Run struct {
 	over     bool                // nothing is journalled any more
 	attended int                 // requests that wait for its end
 	kept     bool                // it continues without any request
-	err      error               // the error if the record could not be kept
 }
 
 // Open opens the journal of a run, or makes it, so that the run can be worked on.
@@ -165,9 +164,6 @@ func (l *Run) appendLocked(e *record.Event, sync bool) error {
 		e.Words = o.Stdout.tail.Total()
 	}
 	if err := l.journal.Append(e, sync); err != nil {
-		if l.err == nil {
-			l.err = err
-		}
 		return err
 	}
 	l.events = append(l.events, *e)
