@@ -260,7 +260,6 @@ var lockNames = map[string]bool{
 const (
 	lockfilesMax   = 1000
 	lockfileMax    = 64 << 20
-	foldersMax     = 100_000 // that are searched for lock files
 	vendoredFolder = "node_modules"
 )
 
@@ -283,8 +282,8 @@ func (r *Repo) lockfiles(ctx context.Context, commit Hash, found map[string]stri
 	folders := 0
 	var walk func(tree Hash, at string) error
 	walk = func(tree Hash, at string) error {
-		if folders++; folders > foldersMax || strings.Count(at, "/") > 1000 {
-			return fmt.Errorf("more than %d folders: %w", foldersMax, ErrTooLarge)
+		if folders++; folders > object.MaxFolders || strings.Count(at, "/") > 1000 {
+			return fmt.Errorf("more than %d folders: %w", object.MaxFolders, ErrTooLarge)
 		}
 		entries, err := r.objects.ReadTree(ctx, tree)
 		if err != nil {

@@ -30,40 +30,44 @@ func (s *Server) Commitable(path string, mode uint32, size int64) error {
 // PackBytes returns the size of the largest pack of a push in bytes.
 func (s *Server) PackBytes() int64 { return s.limits.PackBytes }
 
-// CountFiles returns the number of files, links and submodules in the tree of a commit, or max if there are more.
+// CountFiles returns the number of files, links and submodules in the tree of a commit, or max if there are more. It also
+// returns max if the tree has more than [object.MaxFolders] folders.
 func (r *Repo) CountFiles(ctx context.Context, commit Hash, max int) (int, error) {
 	tree, err := r.objects.TreeOf(ctx, commit)
 	if err != nil {
 		return 0, fmt.Errorf("cannot count the files of %s in %s: %w", commit, r.name, err)
 	}
-	n := 0
-	if err := r.countFiles(ctx, tree, max, 0, &n); err != nil {
-		return 0, fmt.Errorf("cannot count the files of %s in %s: %w", commit, r.name, err)
-	}
-	return n, nil
-}
-
-func (r *Repo) countFiles(ctx context.Context, tree Hash, max, depth int, n *int) error {
-	if depth > object.MaxDepth {
-		return nil
-	}
-	entries, err := r.objects.ReadTree(ctx, tree)
-	if err != nil {
-		return err
-	}
-	for _, e := range entries {
-		if *n >= max {
+	files, folders := 0, 0
+	var count func(tree Hash, depth int) error
+	count = func(tree Hash, depth int) error {
+		if depth > object.MaxDepth {
 			return nil
 		}
-		if e.Mode != object.ModeFolder {
-			*n++
-			continue
+		if folders++; folders > object.MaxFolders {
+			files = max
 		}
-		if err := r.countFiles(ctx, e.Hash, max, depth+1, n); err != nil {
+		entries, err := r.objects.ReadTree(ctx, tree)
+		if err != nil {
 			return err
 		}
+		for _, e := range entries {
+			if files >= max {
+				return nil
+			}
+			if e.Mode != object.ModeFolder {
+				files++
+				continue
+			}
+			if err := count(e.Hash, depth+1); err != nil {
+				return err
+			}
+		}
+		return ctx.Err()
 	}
-	return ctx.Err()
+	if err := count(tree, 0); err != nil {
+		return 0, fmt.Errorf("cannot count the files of %s in %s: %w", commit, r.name, err)
+	}
+	return files, nil
 }
 
 // TreeOf returns the name of the tree of a commit.

@@ -11,7 +11,7 @@ import (
 
 // Compare returns the changes from the tree of commit a to that of commit b, sorted by path. Folders are
 // entered, submodules are entries. An empty Hash is a commit without files. Returns [ErrTooLarge] if there
-// are more than max changes. Zero means a million.
+// are more than max changes, for which zero means a million, or changes in more than [object.MaxFolders] folders.
 func (r *Repo) Compare(ctx context.Context, a, b Hash, max int) ([]TreeChange, error) {
 	list, err := r.compare(ctx, a, b, max)
 	if err != nil {

@@ -132,7 +132,8 @@ func (r *Repo) Entry(ctx context.Context, rev, path string) (TreeEntry, error) {
 }
 
 // Tree lists the folder path at a commit. The path "" means the root. With recursive it lists the files of all
-// folders below, without the folders themselves.
+// folders below, without the folders themselves. Returns [ErrTooLarge] if there are more than [object.MaxEntries] entries
+// or, with recursive, more than [object.MaxFolders] folders.
 func (r *Repo) Tree(ctx context.Context, rev, path string, recursive bool) ([]TreeEntry, error) {
 	list, err := r.listTree(ctx, rev, path, recursive)
 	if err != nil {
@@ -147,10 +148,14 @@ func (r *Repo) listTree(ctx context.Context, rev, folder string, recursive bool)
 		return nil, err
 	}
 	var list []TreeEntry
+	folders := 0
 	var walk func(h Hash, at string, depth int) error
 	walk = func(h Hash, at string, depth int) error {
 		if depth > 1000 {
 			return fmt.Errorf("folders are nested more than 1000 deep: %w", ErrTooLarge)
+		}
+		if folders++; folders > object.MaxFolders {
+			return fmt.Errorf("more than %d folders: %w", object.MaxFolders, ErrTooLarge)
 		}
 		entries, err := r.objects.ReadTree(ctx, h)
 		if err != nil {

@@ -1,7 +1,10 @@
 package gitd
 
 import (
+	"encoding/hex"
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -41,5 +44,48 @@ func TestByName(t *testing.T) {
 	}
 	if when, err := r.CommitTime(ctx, Hash(strings.Repeat("1", 40))); !errors.Is(err, ErrNotFound) {
 		t.Errorf("%v, %v", when, err)
+	}
+}
+
+// TestRepeatedFolders reads a tree of 41 small objects with 2^40 folders and no file.
+func TestRepeatedFolders(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	r := newRepo(t)
+	c := commit(t, r, "main", "One", "a", "text")
+	file := filepath.Join(t.TempDir(), "tree")
+	tree := ""
+	for range 41 {
+		var content []byte
+		if tree != "" {
+			name, err := hex.DecodeString(tree)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, entry := range []string{"a", "b"} {
+				content = append(append(content, "40000 "+entry+"\x00"...), name...)
+			}
+		}
+		if err := os.WriteFile(file, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		tree = strings.TrimSpace(git(t, r.Dir(), "hash-object", "-w", "-t", "tree", file))
+	}
+	bomb := Hash(strings.TrimSpace(git(t, r.Dir(), "-c", "user.name=a", "-c", "user.email=a@example.org", "commit-tree", "-m", "x", tree)))
+
+	git(t, r.Dir(), "update-ref", "refs/heads/bomb", string(bomb))
+	git(t, r.Dir(), "repack", "-q", "-a", "-d")
+
+	if list, err := r.Tree(ctx, string(bomb), "", true); !errors.Is(err, ErrTooLarge) {
+		t.Errorf("a list of %d entries, %v", len(list), err)
+	}
+	if n, err := r.CountFiles(ctx, bomb, 10); n != 10 || err != nil {
+		t.Errorf("%d files, %v", n, err)
+	}
+	if list, err := r.Compare(ctx, c, bomb, 10); !errors.Is(err, ErrTooLarge) {
+		t.Errorf("%d changes, %v", len(list), err)
+	}
+	if files, err := r.Lockfiles(ctx, bomb); !errors.Is(err, ErrTooLarge) {
+		t.Errorf("lock files %v, %v", files, err)
 	}
 }

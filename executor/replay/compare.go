@@ -98,7 +98,7 @@ func compareFiles(ctx context.Context, repo *gitd.Repo, was, now gitd.Hash) ([]D
 	}
 	changes, err := repo.Compare(ctx, was, now, maxFiles)
 	if errors.Is(err, gitd.ErrTooLarge) {
-		return []Difference{{Part: Files, Now: fmt.Sprintf("more than %d files differ", maxFiles)}}, nil
+		return []Difference{{Part: Files, Now: fmt.Sprintf("more than %d files differ, or more folders than are compared", maxFiles)}}, nil
 	}
 	if err != nil {
 		return nil, err

@@ -19,7 +19,7 @@ type Change struct {
 
 // CompareTrees returns the changes from the tree a to the tree b, sorted by path. Folders are entered,
 // submodules are entries. An empty Hash is a tree without entries. read returns the entries of a tree. Returns
-// [object.ErrTooLarge] if there are more than max changes.
+// [object.ErrTooLarge] if there are more than max changes, or more than [object.MaxFolders] folders with changes.
 func CompareTrees(ctx context.Context, read func(context.Context, object.Hash) ([]object.Entry, error), a, b object.Hash, max int) ([]Change, error) {
 	c := comparison{read: read, max: max}
 	err := c.compareTrees(ctx, a, b, "", 0)
@@ -28,9 +28,10 @@ func CompareTrees(ctx context.Context, read func(context.Context, object.Hash) (
 
 // comparison collects the changes between two trees.
 type comparison struct {
-	read func(context.Context, object.Hash) ([]object.Entry, error)
-	max  int
-	list []Change
+	read    func(context.Context, object.Hash) ([]object.Entry, error)
+	max     int
+	list    []Change
+	folders int // that were compared
 }
 
 // compareTrees compares two trees at path. Either may be empty.
@@ -43,6 +44,9 @@ func (c *comparison) compareTrees(ctx context.Context, a, b object.Hash, path st
 	}
 	if depth > object.MaxDepth {
 		return fmt.Errorf("folders are nested more than %d deep: %w", object.MaxDepth, object.ErrTooLarge)
+	}
+	if c.folders++; c.folders > object.MaxFolders {
+		return fmt.Errorf("more than %d folders: %w", object.MaxFolders, object.ErrTooLarge)
 	}
 	from, err := c.readEntries(ctx, a)
 	if err != nil {

@@ -12,6 +12,9 @@ const (
 	MaxDepth = 2048
 	// MaxEntries bounds the entries of a list of files.
 	MaxEntries = 1_000_000
+	// MaxFolders bounds the folders that are read to make a list of files. A few small trees can have more folders than
+	// a computer can read, because a tree may contain another one any number of times.
+	MaxFolders = 100_000
 )
 
 // SplitPath returns the parts of a slash-separated path inside a tree. Returns [ErrInvalid] if a part is
