@@ -60,8 +60,8 @@ type Fleet struct {
 	Log *slog.Logger
 	// Now is the clock that measures idle time. If it is nil, it is time.Now.
 	Now func() time.Time
-	// Event, if not nil, is called when containers are started, adopted, asleep, lost and removed. It must not block or call
-	// the fleet.
+	// Event, if not nil, is called when containers are started, adopted, asleep, lost and removed. The events of one
+	// container come in order. Event must not block or call the fleet.
 	Event func(FleetEvent)
 
 	owner     string

@@ -172,6 +172,29 @@ func TestFleetKeepsWarm(t *testing.T) {
 	}
 }
 
+// TestFleetEventsInOrder uses a container while the listener still has the event of its start.
+func TestFleetEventsInOrder(t *testing.T) {
+	f := newFleet(t, t.TempDir(), func(f *containers.Fleet) {
+		note := f.Event
+		f.Event = func(e containers.FleetEvent) {
+			if e.What == "started" {
+				time.Sleep(200 * time.Millisecond)
+			}
+			note(e)
+		}
+	})
+	f.acquire("run:a").Release()
+	if got := f.events(); !slices.Equal(got, []string{"started run:a"}) {
+		t.Errorf("events after the first use: %v", got)
+	}
+	if err := f.Remove(t.Context(), "run:a"); err != nil {
+		t.Error(err)
+	}
+	if got := f.events(); len(got) != 2 || got[0] != "started run:a" {
+		t.Errorf("events: %v", got)
+	}
+}
+
 func TestFleetDoor(t *testing.T) {
 	f := newFleet(t, t.TempDir(), nil)
 	ask := `bash -c 'exec 3<>/dev/tcp/127.0.0.1/7070 && printf "GET / HTTP/1.0\r\n\r\n" >&3 && tail -n 1 <&3'`

@@ -187,14 +187,13 @@ func (f *Fleet) fill() {
 			err = errClosed
 		default:
 			v.since = f.now()
+			f.event(FleetEvent{What: "pooled", ID: v.made.ID, Took: v.since.Sub(began)})
 			p.ready = append(p.ready, v)
 			p.fails, p.err = 0, nil
 			p.changedLocked()
 		}
 		f.mu.Unlock()
-		if err == nil {
-			f.event(FleetEvent{What: "pooled", ID: v.made.ID, Took: f.now().Sub(began)})
-		} else {
+		if err != nil {
 			if f.base.Err() == nil {
 				f.log().Warn("the pool lacks a container", "image", like.Image, "err", err)
 			}

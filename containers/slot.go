@@ -106,12 +106,12 @@ func (f *Fleet) fillSlot(ctx context.Context, b *slot, v *candidate, r Request) 
 	if err == nil {
 		b.host, b.id, b.dir, b.made, b.idle = v.host, v.made.ID, f.folder(v.name), v.made, f.now()
 		b.place, b.bound, b.quota, b.mounts = v.place, v.bound, v.quota, v.mounts
+		f.event(FleetEvent{Key: b.key, What: "started", ID: b.id, Took: f.now().Sub(began)}) // before any later event of the slot
 		f.settleSlotLocked(b, slotReady)
 		if len(f.waiters) > 0 {
 			f.makeRoomLocked() // there may be no caller for it any more
 		}
 		f.mu.Unlock()
-		f.event(FleetEvent{Key: b.key, What: "started", ID: b.id, Took: f.now().Sub(began)})
 		if pooled {
 			f.assign(v)
 		}
@@ -163,9 +163,9 @@ func (f *Fleet) slotReconnected(ctx context.Context, b *slot, host *Host, place 
 	switch {
 	case err == nil:
 		b.host, b.place, b.idle, b.misses = host, place, f.now(), 0
+		f.event(FleetEvent{Key: b.key, What: "adopted", ID: b.id})
 		f.settleSlotLocked(b, slotReady)
 		f.mu.Unlock()
-		f.event(FleetEvent{Key: b.key, What: "adopted", ID: b.id})
 	case ctx.Err() != nil || !errors.Is(err, ErrGone) && !errors.Is(err, ErrImpostor) && b.missed(err):
 		// The state of the container is not known. It may be alive.
 		b.err = fmt.Errorf("cannot reach the container of %s: %w", b.key, err)
