@@ -25,6 +25,8 @@ type Command struct {
 	Shell string
 	Dir   string   // below /work; default /work
 	Env   []string // "K=V", after the container's own
+	// Stdin is the command's input. If it is nil the input is empty. An error of it other than io.EOF is not an end: the
+	// command waits for the rest of its input until it is killed or its time is over.
 	Stdin io.Reader
 	// TTY asks for a terminal. Stdout then carries both streams. Input comes from Stdin or by [Process.Input].
 	TTY *Window

@@ -10,13 +10,10 @@ import (
 	"io"
 	"maps"
 	"slices"
-	"strings"
-	"sync"
 
 	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/executor/worktree"
 	"github.com/ramus-dev/ramus/gitd"
-	"github.com/ramus-dev/ramus/internal/text"
 )
 
 // Furnish puts the dependencies that fit a commit into the cache of a new container, and returns their ecosystems. p
@@ -115,73 +112,25 @@ func lockfilesLike(ctx context.Context, repo *gitd.Repo, base map[string]string,
 // unpack unpacks a tarball inside the container, as its user. Of the tarball it unpacks only the ecosystem's folder.
 func (c *Cache) unpack(ctx context.Context, h *containers.Host, l locked) error {
 	key := l.key()
-	reading, cancel := context.WithCancel(ctx)
-	defer cancel()
-	in, err := c.Bucket.Open(reading, key)
-	if err != nil {
-		return fmt.Errorf("cannot read %s: %w", key, err)
-	}
-	defer in.Close()
-	tarball, err := gzip.NewReader(in)
-	if err != nil {
-		return fmt.Errorf("cannot read %s: %w", key, err)
-	}
-	whole := &endingReader{r: io.LimitReader(tarball, tarballMax)}
-	defer func() {
-		cancel()    // a reader that waits for the artifact store need not
-		whole.end() // only then is the tarball closed
-	}()
-
-	p, err := h.Start(ctx, containers.Command{ID: worktree.NewScriptID(), Stdin: whole, Timeout: unpackWithin,
-		Args: []string{"tar", "-C", Dir, "-xf", "-", "--", l.folder}})
-	if err != nil {
-		return fmt.Errorf("cannot unpack %s: %w", key, err)
-	}
-	said := text.Tail{Limit: 1 << 10}
-	exit, err := p.Output(io.Discard, &said)
-	if err == nil && exit.Code != 0 {
-		cancel() // tar must not wait for the rest
-	}
-	if err == nil {
-		err = whole.end()
-	}
-	if exit.Code != 0 && (err == nil || errors.Is(err, context.Canceled)) {
-		err = fmt.Errorf("tar ended with %d: %s", exit.Code, strings.Join(strings.Fields(said.String()), " "))
-	}
+	tar := containers.Command{ID: worktree.NewScriptID(), Timeout: unpackWithin,
+		Args: []string{"tar", "-C", Dir, "-xf", "-", "--", l.folder}}
+	err := worktree.Untar(ctx, h, tar, func(ctx context.Context, w io.Writer) error {
+		in, err := c.Bucket.Open(ctx, key)
+		if err != nil {
+			return err
+		}
+		defer in.Close()
+		tarball, err := gzip.NewReader(in)
+		if err != nil {
+			return err
+		}
+		_, err = io.Copy(w, io.LimitReader(tarball, tarballMax))
+		return err
+	})
 	if err != nil {
 		return fmt.Errorf("cannot unpack %s: %w", key, err)
 	}
 	return nil
-}
-
-// endingReader ends if the reader below it fails. Its reader would otherwise wait for the rest. The runner's
-// connection may read from it after the command has ended, so it can be ended, too.
-type endingReader struct {
-	r     io.Reader
-	mu    sync.Mutex // guards all below, and is held while r is read
-	err   error
-	ended bool
-}
-
-func (e *endingReader) Read(p []byte) (int, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.ended {
-		return 0, io.EOF
-	}
-	n, err := e.r.Read(p)
-	if err != nil && err != io.EOF {
-		e.err, err = err, io.EOF
-	}
-	return n, err
-}
-
-// end waits for a Read that is under way, and lets no other read. It returns the error of the reader below.
-func (e *endingReader) end() error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.ended = true
-	return e.err
 }
 
 // layer returns the layer of dependencies that a container could have mounted, or nil.

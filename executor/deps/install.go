@@ -105,18 +105,8 @@ func (c *Cache) installIn(ctx context.Context, h *containers.Host, repo *gitd.Re
 	if err := c.unpack(ctx, h, l); err != nil {
 		return err
 	}
-	in, out := io.Pipe()
-	written := make(chan error, 1)
-	go func() {
-		err := writeTree(ctx, repo, commit, out)
-		out.Close() // with an error, tar would wait for the rest
-		written <- err
-	}()
-	err := c.command(ctx, h, containers.Command{Args: []string{"tar", "-C", containers.WorkDir, "-xf", "-"}, Stdin: in})
-	in.CloseWithError(io.ErrClosedPipe) // ends writeTree, if tar did not read everything
-	if failed := <-written; failed != nil && !errors.Is(failed, io.ErrClosedPipe) {
-		err = failed
-	}
+	tar := containers.Command{ID: worktree.NewScriptID(), Timeout: fetchWithin, Args: []string{"tar", "-C", containers.WorkDir, "-xf", "-"}}
+	err := worktree.Untar(ctx, h, tar, func(ctx context.Context, w io.Writer) error { return writeTree(ctx, repo, commit, w) })
 	if err != nil {
 		return err
 	}

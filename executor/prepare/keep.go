@@ -132,32 +132,12 @@ func (k Kept) restore(ctx context.Context, h *containers.Host) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("cannot read the kept files: %w", err)
 	}
-	// tar gets what it reads by a pipe, whose end the runner's connection waits for.
-	from, to := io.Pipe()
-	copied := make(chan error, 1)
-	go func() {
-		_, err := io.Copy(to, io.LimitReader(unpack, keptMax))
-		to.Close() // with an error, tar would wait for the rest
-		copied <- err
-	}()
-	said := text.Tail{Limit: 1 << 10}
-	p, err := h.Start(ctx, containers.Command{ID: restored, Args: []string{"tar", "-C", containers.WorkDir, "-xf", "-"},
-		Stdin: from, Timeout: keptWithin})
-	var exit containers.Exit
-	if err == nil {
-		exit, err = p.Output(io.Discard, &said)
-	}
-	from.CloseWithError(io.ErrClosedPipe)
-	cancel()
-	read := <-copied
-	unread := errors.Is(read, io.ErrClosedPipe) || errors.Is(read, context.Canceled) // tar ended first
-	switch {
-	case err != nil:
-	case read != nil && !unread:
-		err = read
-	case exit.Code != 0:
-		err = fmt.Errorf("tar ended with %d: %s", exit.Code, strings.Join(strings.Fields(said.String()), " "))
-	}
+	tar := containers.Command{ID: restored, Args: []string{"tar", "-C", containers.WorkDir, "-xf", "-"}, Timeout: keptWithin}
+	err = worktree.Untar(ctx, h, tar, func(ctx context.Context, w io.Writer) error {
+		defer context.AfterFunc(ctx, cancel)()
+		_, err := io.Copy(w, io.LimitReader(unpack, keptMax))
+		return err
+	})
 	if err != nil {
 		return false, fmt.Errorf("cannot restore the kept files: %w", err)
 	}

@@ -125,6 +125,42 @@ func scriptFault(exit containers.Exit, stderr string) error {
 	return &ScriptError{exit.Code, stderr}
 }
 
+// Untar runs c, a tar that unpacks its input in a container, and gives it everything that write writes. Untar returns when
+// write has returned and tar has ended or cannot be followed any more. write's context ends and its writer fails at the end
+// of tar. An error of write before that is returned even if tar succeeds. c's Stdin is ignored.
+func Untar(ctx context.Context, h *containers.Host, c containers.Command, write func(context.Context, io.Writer) error) error {
+	in, out := io.Pipe()
+	writing, cancel := context.WithCancel(ctx)
+	defer cancel()
+	written := make(chan error, 1)
+	go func() {
+		err := write(writing, out)
+		if writing.Err() != nil {
+			err = nil // tar ended first, and its exit code counts
+		}
+		out.Close() // with an error, tar would wait for the rest
+		written <- err
+	}()
+	c.Stdin = in
+	said := text.Tail{Limit: 2 << 10}
+	p, err := h.Start(ctx, c)
+	var exit containers.Exit
+	if err == nil {
+		exit, err = p.Output(io.Discard, &said)
+	}
+	cancel()
+	in.Close() // a write that is under way fails
+	switch failed := <-written; {
+	case err != nil:
+		return err
+	case failed != nil:
+		return failed
+	case exit.Code != 0:
+		return fmt.Errorf("tar ended with %d: %s", exit.Code, strings.Join(strings.Fields(said.String()), " "))
+	}
+	return nil
+}
+
 // fetchPause is the wait before a fetch is tried again.
 const fetchPause = 300 * time.Millisecond
 
