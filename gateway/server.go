@@ -152,7 +152,6 @@ type Server struct {
 	pages    *evidence.API
 	terminal *terminal.API
 	mcp      *mcp.API
-	spec     []byte       // the OpenAPI document
 	git      http.Handler // the Git server, which needs a grant
 	openGit  http.Handler // the same for the unix socket, which needs none
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/ramus-dev/ramus/executor"
@@ -80,7 +81,7 @@ func (s *Server) setUpAlone() {
 
 	s.apis = []interface{ Routes() []route.Route }{
 		&aboutAPI{Executor: s.Executor, Git: s.Git, Records: s.Records, find: find, Version: s.Version,
-			Engine: s.Engine, Streams: s.Streams, Leader: s.Leader, metrics: m, spec: func() []byte { return s.spec }},
+			Engine: s.Engine, Streams: s.Streams, Leader: s.Leader, metrics: m, spec: sync.OnceValue(s.openAPI)},
 		&reposAPI{Executor: s.Executor, Git: s.Git, Mirrors: s.Mirrors, Names: s.Names, Replicas: s.Replicas, find: find, Log: s.Log},
 		&runsAPI{Executor: s.Executor, find: find, privacy: places.Privacy, desk: desk},
 		&callersAPI{Executor: s.Executor, Git: s.Git, find: find},
@@ -114,7 +115,6 @@ func (s *Server) setUpAlone() {
 		&nodesapi.API{Machines: machines, Nodes: s.Nodes, Programs: s.Programs},
 		&adminAPI{Executor: s.Executor, Names: s.Names, Version: s.Version, Reload: s.Reload},
 	}
-	s.spec = s.openAPI()
 }
 
 // setTools sets up previews, the MCP server, the evidence of runs and terminals.

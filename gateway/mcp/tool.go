@@ -10,6 +10,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/google/jsonschema-go/jsonschema"
@@ -230,10 +231,18 @@ func arguments(schema, args json.RawMessage) (json.RawMessage, error) {
 	return args, nil
 }
 
+// resultSchemas has the results of schemaFor, by type.
+var resultSchemas sync.Map
+
 // schemaFor returns the strict schema of T, for results. T must be a struct. Some clients translate schemas for the
 // provider of a model and do not support lists of types. Therefore a value that may be null uses anyOf, and an
 // optional value is never null. They refuse a schema that is only true, too, so JSON as it came is an object.
+//
+// Each request of MCP lists the tools, so the schemas are kept.
 func schemaFor[T any]() json.RawMessage {
+	if kept, ok := resultSchemas.Load(reflect.TypeFor[T]()); ok {
+		return kept.(json.RawMessage)
+	}
 	types := maps.Clone(route.TypeSchemas)
 	types[reflect.TypeFor[json.RawMessage]()] = &jsonschema.Schema{Type: "object",
 		AdditionalProperties: &jsonschema.Schema{}}
@@ -242,6 +251,7 @@ func schemaFor[T any]() json.RawMessage {
 		oneType(schema, true)
 		var b []byte
 		if b, err = json.Marshal(schema); err == nil {
+			resultSchemas.Store(reflect.TypeFor[T](), json.RawMessage(b))
 			return b
 		}
 	}
