@@ -155,7 +155,8 @@ func callerOf(ctx context.Context, c *client.Client, name string, r *record.Requ
 	case err == nil && begin && !st.Caller.Is(name):
 		// The name is only a prefix of another caller's, so it is free.
 	case err == nil && r.Repo != "" && r.Repo != st.Repo:
-		return usage("%s works on repository %s, not on %s", st.Caller, st.Repo, r.Repo)
+		return usage("%s works on repository %s, not on %s; leave --repo out, or give the caller another name", st.Caller, st.Repo,
+			r.Repo)
 	case err == nil:
 		r.Caller, r.Repo = st.Caller, st.Repo
 		return nil

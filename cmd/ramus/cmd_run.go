@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -114,6 +115,9 @@ func setWorkflow(ctx context.Context, e *env, r *record.Request, name string, fr
 		return nil
 	}
 	text, err := readInput(e, name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return &unreadable{fmt.Errorf("%w; --in-repo reads a file of the repository's base", err)}
+	}
 	if err != nil {
 		return err
 	}

@@ -161,7 +161,8 @@ func (l *Lookup) CallerOrNew(who route.Who, name, repo string, fork bool) (recor
 		// Callers with a longer name have nothing to do with the new one.
 	case err == nil && repo != "" && repo != st.Repo:
 		return record.Caller{}, "",
-			route.NewProblem(route.KindConflict, "%s works on repository %s, not on %s", st.Caller, st.Repo, repo)
+			route.NewProblem(route.KindConflict, "%s works on repository %s, not on %s", st.Caller, st.Repo, repo).
+				WithHint("leave the repository out, or give the caller another name")
 	case err == nil:
 		return st.Caller, st.Repo, nil
 	case kind == route.KindNotFound:
