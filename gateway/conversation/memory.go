@@ -30,6 +30,7 @@ type remembered struct {
 	mu      sync.Mutex // guards the fields below; held while the journal is read
 	fold    *Fold
 	written map[string]*written // by the id of the entry
+	colours markup.Colours      // of the code in all of them
 }
 
 // written is the HTML of an entry of words.
@@ -80,7 +81,7 @@ func (m *Memory) Blocks(r record.Run, e *Entry) (closed []template.HTML, open te
 	defer k.mu.Unlock()
 	w := k.written[e.ID]
 	if w == nil || w.bytes > len(e.Text) {
-		w = &written{}
+		w = &written{stream: markup.Stream{Colours: &k.colours}}
 		k.written[e.ID] = w
 	}
 	if !w.done {

@@ -14,13 +14,30 @@ const (
 	maxCode     = 256 << 10
 	maxCodeLine = 2000
 	codeWithin  = 200 * time.Millisecond
+	// coloursWithin and coloursPerByte bound all code of a Colours. Few bytes can keep a lexer busy for half a second, and
+	// it needs about a microsecond for each byte of usual code.
+	coloursWithin  = 500 * time.Millisecond
+	coloursPerByte = 4 * time.Microsecond
+	maxToken       = 8 << 10 // bytes of tokens of a type that are one token
 )
+
+// Colours bounds the time in which the code of a page or a conversation is highlighted. The code that comes after that time
+// has no colours. The zero value has the whole time. It is not safe for concurrent use.
+type Colours struct {
+	spent time.Duration
+	bytes int
+}
+
+// exhausted reports whether the time is over.
+func (c *Colours) exhausted() bool {
+	return c.spent > coloursWithin+time.Duration(c.bytes)*coloursPerByte
+}
 
 // Code returns source code as HTML, in spans with the classes of chroma. language is the name of its language, and file the name of
 // its file, which may be empty. An unknown language, and code that takes too long, has no colours.
-func Code(source, language, file string) template.HTML {
+func (c *Colours) Code(source, language, file string) template.HTML {
 	source = Visible(source)
-	tokens := tokensOf(source, language, file)
+	tokens := c.tokensOf(source, language, file)
 	if tokens == nil {
 		return template.HTML(template.HTMLEscapeString(source))
 	}
@@ -51,7 +68,7 @@ var coloured = func() map[string]bool {
 // CodeLines returns the lines of source code as pieces, whose texts are visible. Neighbours have different classes. Returns nil if the
 // language of the file is unknown, and for code that takes too long.
 func CodeLines(source, file string) [][]Piece {
-	tokens := tokensOf(Visible(source), "", file)
+	tokens := new(Colours).tokensOf(Visible(source), "", file)
 	if tokens == nil {
 		return nil
 	}
@@ -83,8 +100,8 @@ func CodeLines(source, file string) [][]Piece {
 }
 
 // tokensOf returns the tokens of visible source code, which have all of its text. Returns nil if there are none within the bounds.
-func tokensOf(source, language, file string) []chroma.Token {
-	if len(source) > maxCode {
+func (c *Colours) tokensOf(source, language, file string) []chroma.Token {
+	if len(source) > maxCode || c.exhausted() {
 		return nil
 	}
 	for line := range strings.Lines(source) {
@@ -103,17 +120,26 @@ func tokensOf(source, language, file string) []chroma.Token {
 		return nil
 	}
 	began := time.Now()
-	next, err := chroma.Coalesce(lexer).Tokenise(nil, source)
+	defer func() { c.spent, c.bytes = c.spent+time.Since(began), c.bytes+len(source) }()
+	next, err := lexer.Tokenise(nil, source)
 	if err != nil {
 		return nil
 	}
 	tokens := []chroma.Token{}
 	var all strings.Builder
 	for token := next(); token != chroma.EOF; token = next() {
+		// Some lexers return empty tokens without an end.
 		if time.Since(began) > codeWithin || all.Len()+len(token.Value) > len(source)+1 {
 			return nil
 		}
+		if token.Value == "" {
+			continue
+		}
 		all.WriteString(token.Value)
+		if n := len(tokens); n > 0 && tokens[n-1].Type == token.Type && len(tokens[n-1].Value) < maxToken {
+			tokens[n-1].Value += token.Value
+			continue
+		}
 		tokens = append(tokens, token)
 	}
 	if strings.TrimSuffix(all.String(), "\n") != strings.TrimSuffix(source, "\n") {

@@ -2,9 +2,11 @@ package markup
 
 import (
 	"html"
+	"html/template"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 )
 
 var codeSpan = regexp.MustCompile(`<span class="[a-z0-9]{1,3}">|</span>`)
@@ -20,15 +22,60 @@ func TestCode(t *testing.T) {
 		"a.sh":   "echo \u202e $((",
 		"":       "",
 	} {
-		got := string(Code(source, "", file))
+		got := string(new(Colours).Code(source, "", file))
 		text := codeSpan.ReplaceAllString(got, "")
 		if strings.ContainsAny(text, "<>") ||
 			strings.TrimSuffix(html.UnescapeString(text), "\n") != strings.TrimSuffix(Visible(source), "\n") {
 			t.Errorf("%s: %q", file, got)
 		}
 	}
-	if got := Code("func f()", "go", ""); !strings.Contains(string(got), `class="kd"`) {
+	if got := new(Colours).Code("func f()", "go", ""); !strings.Contains(string(got), `class="kd"`) {
 		t.Errorf("%q", got)
+	}
+}
+
+// TestEndlessTokens highlights code for which lexers return empty tokens without an end.
+func TestEndlessTokens(t *testing.T) {
+	for file, source := range map[string]string{"a.jsonata": "\\\n", "a.jungle": "!\n"} {
+		done := make(chan template.HTML, 1)
+		go func() { done <- new(Colours).Code(source, "", file) }()
+		select {
+		case got := <-done:
+			if string(got) != source {
+				t.Errorf("%s: %q", file, got)
+			}
+		case <-time.After(20 * codeWithin):
+			t.Fatalf("%s: no end", file)
+		}
+	}
+}
+
+// TestColours checks that the code of a text has no colours after the time for it.
+func TestColours(t *testing.T) {
+	const text = "```go\nfunc f()\n```\n\n```go\nfunc g()\n```\n"
+	spans := func(s *Stream) int {
+		blocks := s.Write(text)
+		last, _ := s.Close()
+		n := 0
+		for _, b := range append(blocks, last...) {
+			n += strings.Count(string(b), `<span class="kd">func</span>`)
+		}
+		return n
+	}
+	colours := &Colours{}
+	s := &Stream{Colours: colours}
+	if n := spans(s); n != 2 || colours.spent <= 0 || colours.bytes != 18 {
+		t.Errorf("%d blocks have colours, %+v", n, colours)
+	}
+	colours.spent = coloursWithin + time.Second
+	if n := spans(s); n != 0 {
+		t.Errorf("%d blocks have colours after the time", n)
+	}
+	if n := spans(&Stream{}); n != 2 {
+		t.Errorf("%d blocks of another text have colours", n)
+	}
+	if colours.bytes += int(time.Second / coloursPerByte); colours.exhausted() {
+		t.Error("much code has no more time than little")
 	}
 }
 

@@ -2,7 +2,7 @@
 //
 //   - [Stream] renders Markdown block by block. Its text grows, and a block that it has closed never changes.
 //   - [Terminal] renders the output of a command with its colours.
-//   - [Code] highlights source code.
+//   - [Colours.Code] highlights source code.
 //   - [Visible] shows the characters of a text that nobody can see.
 //
 // # Untrusted input

@@ -30,6 +30,9 @@ const (
 
 // Stream renders a text that grows. Its zero value is an empty text. It is not safe for concurrent use.
 type Stream struct {
+	// Colours bounds the highlighting of code. If it is nil, the text has a Colours of its own.
+	Colours *Colours
+
 	rest  []byte // of the text, from the first byte of the block that is open
 	bytes int    // of the whole text
 	plain bool   // the rest is not Markdown any more
@@ -60,7 +63,7 @@ func (s *Stream) Write(words string) (closed []template.HTML) {
 		return nil // it is not known where the last block begins
 	}
 	for n := doc.FirstChild(); n != last; n = n.NextSibling() {
-		closed = append(closed, render(whole, n, true))
+		closed = append(closed, render(whole, n, s.colours()))
 	}
 	s.rest = append([]byte(nil), s.rest[at:]...)
 	return closed
@@ -79,7 +82,7 @@ func (s *Stream) Open() template.HTML {
 	var all strings.Builder
 	doc := parse(s.rest)
 	for n := doc.FirstChild(); n != nil; n = n.NextSibling() {
-		all.WriteString(string(render(s.rest, n, false)))
+		all.WriteString(string(render(s.rest, n, nil)))
 	}
 	s.open = template.HTML(all.String())
 	return s.open
@@ -87,7 +90,7 @@ func (s *Stream) Open() template.HTML {
 
 // Close ends the text, and returns the blocks that were open. It returns the number of bytes of the text too.
 func (s *Stream) Close() (closed []template.HTML, size int) {
-	defer func() { *s = Stream{} }()
+	defer func() { *s = Stream{Colours: s.Colours} }()
 	switch {
 	case len(bytes.TrimSpace(s.rest)) == 0:
 	case s.plain:
@@ -95,10 +98,17 @@ func (s *Stream) Close() (closed []template.HTML, size int) {
 	default:
 		doc := parse(s.rest)
 		for n := doc.FirstChild(); n != nil; n = n.NextSibling() {
-			closed = append(closed, render(s.rest, n, true))
+			closed = append(closed, render(s.rest, n, s.colours()))
 		}
 	}
 	return closed, s.bytes
+}
+
+func (s *Stream) colours() *Colours {
+	if s.Colours == nil {
+		s.Colours = &Colours{}
+	}
+	return s.Colours
 }
 
 // tooDeep reports whether a text has lines that a parser needs too long for.
@@ -166,9 +176,11 @@ var markdown = sync.OnceValue(func() goldmark.Markdown {
 
 func parse(source []byte) ast.Node { return markdown().Parser().Parse(text.NewReader(source)) }
 
-// render renders one top-level block. A closed one has its code highlighted.
-func render(source []byte, n ast.Node, closed bool) template.HTML {
-	n.SetAttributeString(closedAttribute, closed)
+// render renders one top-level block. Its code is highlighted unless colours is nil.
+func render(source []byte, n ast.Node, colours *Colours) template.HTML {
+	if colours != nil {
+		n.SetAttributeString(coloursAttribute, colours)
+	}
 	var out bytes.Buffer
 	if err := markdown().Renderer().Render(&out, source, n); err != nil {
 		return plain(source) // no writer fails, and no renderer of ours
@@ -180,8 +192,8 @@ func render(source []byte, n ast.Node, closed bool) template.HTML {
 var focusable = strings.NewReplacer("<pre>", `<pre tabindex="0">`, "<pre class=", `<pre tabindex="0" class=`,
 	"<table>", `<table tabindex="0">`)
 
-// closedAttribute marks blocks whose code can be highlighted.
-const closedAttribute = "closed"
+// coloursAttribute is the Colours of a block whose code is highlighted.
+const coloursAttribute = "colours"
 
 // plain shows a text as it is.
 func plain(source []byte) template.HTML {
@@ -320,11 +332,13 @@ func fence(w util.BufWriter, source []byte, n ast.Node, entering bool) (ast.Walk
 		line := block.Lines().At(i)
 		code.Write(line.Value(source))
 	}
-	language := ""
-	if closed, ok := top(n).AttributeString(closedAttribute); ok && closed == true {
-		language = string(block.Language(source))
+	var html template.HTML
+	if colours, ok := top(n).AttributeString(coloursAttribute); ok {
+		html = colours.(*Colours).Code(code.String(), string(block.Language(source)), "")
+	} else {
+		html = template.HTML(template.HTMLEscapeString(Visible(code.String())))
 	}
-	_, _ = w.WriteString(`<pre class="chroma"><code>` + string(Code(code.String(), language, "")) + "</code></pre>\n")
+	_, _ = w.WriteString(`<pre class="chroma"><code>` + string(html) + "</code></pre>\n")
 	return ast.WalkSkipChildren, nil
 }
 

@@ -51,6 +51,7 @@ type commentsData struct {
 	Elsewhere []*threadRow
 	Drafts    []string // ids
 	Keeps     bool     // drafts are kept
+	colours   markup.Colours
 	Sessions  []sessionChoice
 	Unsaid    []unsaidBatch
 }
@@ -314,13 +315,13 @@ func (h *commentPages) threadRow(c *route.Call, x *commentsData, t *comment.Thre
 		remarks = remarks[r.Left:]
 	}
 	for _, m := range remarks {
-		r.Remarks = append(r.Remarks, remarkOf(m, a, p, d))
+		r.Remarks = append(r.Remarks, remarkOf(m, a, p, d, &x.colours))
 	}
 	return r
 }
 
-// remarkOf returns the row of a remark.
-func remarkOf(m review.Remark, a anchor.Anchor, p anchor.Place, d *changesData) remarkRow {
+// remarkOf returns the row of a remark, whose code colours are for.
+func remarkOf(m review.Remark, a anchor.Anchor, p anchor.Place, d *changesData, colours *markup.Colours) remarkRow {
 	row := remarkRow{ID: m.ID, By: render.OneLine(render.Clean(cmp.Or(m.By.Name, "somebody")), 80), When: m.Time, Fits: p.Fits() && a.Side == anchor.New}
 	switch m.Kind {
 	case review.ByAgent:
@@ -331,7 +332,7 @@ func remarkOf(m review.Remark, a anchor.Anchor, p anchor.Place, d *changesData) 
 	if caller, id, ok := strings.Cut(m.Run, "/"); ok && caller != "" {
 		row.Run = d.Path + "/runs/" + url.PathEscape(id)
 	}
-	s := &markup.Stream{}
+	s := &markup.Stream{Colours: colours}
 	row.HTML = s.Write(m.Text)
 	rest, _ := s.Close()
 	row.HTML = append(row.HTML, rest...)

@@ -69,6 +69,7 @@ func toolPath(name string) string {
 
 // resultBodies returns the result of a call.
 func resultBodies(tool *acp.Tool) (list []resultPart) {
+	var colours markup.Colours
 	file := ""
 	if len(tool.Locations) > 0 {
 		file = tool.Locations[0].Path
@@ -92,7 +93,7 @@ func resultBodies(tool *acp.Tool) (list []resultPart) {
 			list = append(list, resultPart{Class: "wrap printed", HTML: markup.Terminal(text.ClipEnd(c.Block.Text, maxTail))})
 		case tool.Kind == "read":
 			list = append(list, resultPart{Class: "chroma",
-				HTML: markup.Code(text.Clip(c.Block.Text, maxTail), "", text.Clip(file, 300))})
+				HTML: colours.Code(text.Clip(c.Block.Text, maxTail), "", text.Clip(file, 300))})
 		default:
 			list = append(list, resultPart{Class: "wrap", HTML: escaped(text.Clip(c.Block.Text, maxTail))})
 		}
