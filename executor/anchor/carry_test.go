@@ -189,7 +189,7 @@ func TestMatch(t *testing.T) {
 	for i := range int32(600) {
 		a, b = append(a, 2*i), append(b, 2*i+1)
 	}
-	a, b = slices.Insert(a, 300, -1), slices.Insert(b, 200, -1)
+	a, b = slices.Insert(a, 300, 1200), slices.Insert(b, 200, 1200)
 	pairs := match(a, b)
 	if i := slices.IndexFunc(pairs, func(at int) bool { return at >= 0 }); i != 300 || pairs[i] != 200 {
 		t.Errorf("the element 300 is at %d", pairs[300])
@@ -214,6 +214,95 @@ func TestMatch(t *testing.T) {
 			}
 			last = at
 		}
+	}
+}
+
+// nested returns two lists of 3n+1 elements. Each level of parts has two elements fewer than the one around it.
+func nested(n int32) (a, b []int32) {
+	for i := range n {
+		a, b = append(a, n+1, i+1, i), append(b, n+2, i+1, i)
+	}
+	return append(a, n+1), append(b, n+2)
+}
+
+// TestMatchBudget matches lists that have many levels of parts within a budget. Parts of other levels are matched nevertheless.
+func TestMatchBudget(t *testing.T) {
+	matched := func(pairs []int) (n int) {
+		for _, at := range pairs {
+			if at >= 0 {
+				n++
+			}
+		}
+		return n
+	}
+	const n = 1000
+	a, b := nested(n)
+	all, left := matchWithin(a, b, 1<<30)
+	passes := ((1 << 30) - left) / (len(a) + len(b))
+	if passes < 10*maxPasses {
+		t.Fatalf("the lists need %d passes", passes)
+	}
+	pairs, left := matchWithin(a, b, maxPasses*(len(a)+len(b)))
+	if got := matched(pairs); left < 0 || got < maxPasses || got >= matched(all) {
+		t.Errorf("%d of %d elements are matched, and %d is left", got, matched(all), left)
+	}
+	if !slices.Equal(match(a, b), pairs) {
+		t.Error("a match has another budget")
+	}
+	last := -1
+	for i, at := range pairs {
+		if at >= 0 && (at <= last || a[i] != b[at]) {
+			t.Fatalf("the element %d is at %d", i, at)
+		}
+		last = max(last, at)
+	}
+
+	// An edit before or after them that needs two levels is found. Its parts are too large to be compared in another way.
+	const twice, size = n + 3, 300
+	edit := func(first int32) (list []int32) {
+		for part := range int32(2) {
+			list = append(list, twice+1+part)
+			for i := range int32(2 * size) {
+				if i == size {
+					list = append(list, twice)
+				}
+				list = append(list, first+part*2*size+i)
+			}
+		}
+		return append(list, twice+3)
+	}
+	from, to := edit(2*n), edit(2*n+4*size)
+	for _, x := range []struct {
+		a, b []int32
+		at   int // of the edit
+	}{{slices.Concat(from, a), slices.Concat(to, b), 0}, {slices.Concat(a, from), slices.Concat(b, to), len(a)}} {
+		var kept []int
+		for i, at := range match(x.a, x.b)[x.at : x.at+len(from)] {
+			if at >= 0 {
+				kept = append(kept, i)
+			}
+		}
+		if want := []int{0, size + 1, 2*size + 2, 3*size + 3, 4*size + 4}; !slices.Equal(kept, want) {
+			t.Errorf("of the edit at %d the elements %d are matched, want %d", x.at, kept, want)
+		}
+	}
+
+	// Few elements are all matched, by their longest common subsequence.
+	a, b = nested(100)
+	all, _ = matchWithin(a, b, 1<<30)
+	if pairs := match(a, b); matched(pairs) < matched(all) {
+		t.Errorf("%d of %d elements are matched", matched(pairs), matched(all))
+	}
+
+	// Lines in random order need few passes.
+	r := rand.New(rand.NewPCG(3, 4))
+	a, b = nil, nil
+	for _, i := range r.Perm(5000) {
+		a, b = append(a, int32(len(a))), append(b, int32(i))
+	}
+	budget := maxPasses * (len(a) + len(b))
+	if _, left := matchWithin(a, b, budget); left < budget*3/4 {
+		t.Errorf("of the budget %d, %d is left", budget, left)
 	}
 }
 

@@ -10,6 +10,10 @@ import (
 // maxCells bounds the comparison of a part that has no line once in both texts, see [align.Signs].
 const maxCells = 1 << 18
 
+// maxPasses bounds how often a match looks for elements that are there once, in passes over all elements of both lists. Each level of parts
+// is less than one pass. Edits of files rarely take more than two passes.
+const maxPasses = 20
+
 // number gives each line a number, the same to equal lines.
 func number(before, after []string) (a, b []int32) {
 	known := make(map[string]int32, len(before))
@@ -29,17 +33,32 @@ func number(before, after []string) (a, b []int32) {
 }
 
 // match returns the place in b of each element of a, and -1 for those that b lacks there. Places grow. It is a patience difference: elements
-// that both lists have once come first, and parts without any are compared by their longest common subsequence.
+// that both lists have once come first, and parts without any are compared by their longest common subsequence. So are the parts that are left
+// after [maxPasses]. Elements are numbers from 0 without large gaps, see [number].
 func match(a, b []int32) []int {
-	pairs := make([]int, len(a))
+	pairs, _ := matchWithin(a, b, maxPasses*(len(a)+len(b)))
+	return pairs
+}
+
+// matchWithin is match with a budget of elements that are looked at to find those that are there once. It returns what is left of the budget.
+func matchWithin(a, b []int32, budget int) (pairs []int, left int) {
+	kinds := int32(0)
+	for _, list := range [][]int32{a, b} {
+		for _, n := range list {
+			kinds = max(kinds, n+1)
+		}
+	}
+	counts := make([]seen, kinds)
+	pairs = make([]int, len(a))
 	for i := range pairs {
 		pairs[i] = -1
 	}
 	type part struct{ aFrom, aTo, bFrom, bTo int }
+	// The parts of a level come before those of the next one, so that a part with many levels takes no budget from the others.
 	todo := []part{{0, len(a), 0, len(b)}}
 	for len(todo) > 0 {
-		p := todo[len(todo)-1]
-		todo = todo[:len(todo)-1]
+		p := todo[0]
+		todo = todo[1:]
 		start, end := align.Ends(a[p.aFrom:p.aTo], b[p.bFrom:p.bTo])
 		for i := range start {
 			pairs[p.aFrom+i] = p.bFrom + i
@@ -51,7 +70,11 @@ func match(a, b []int32) []int {
 		if p.aFrom == p.aTo || p.bFrom == p.bTo {
 			continue
 		}
-		once := unique(a[p.aFrom:p.aTo], b[p.bFrom:p.bTo])
+		var once [][2]int
+		if n := p.aTo - p.aFrom + p.bTo - p.bFrom; n <= budget {
+			budget -= n
+			once = unique(a[p.aFrom:p.aTo], b[p.bFrom:p.bTo], counts)
+		}
 		if len(once) == 0 {
 			i, j := p.aFrom, p.bFrom
 			for _, sign := range align.Signs(a[p.aFrom:p.aTo], b[p.bFrom:p.bTo], maxCells) {
@@ -75,30 +98,31 @@ func match(a, b []int32) []int {
 		}
 		todo = append(todo, part{i, p.aTo, j, p.bTo})
 	}
-	return pairs
+	return pairs, budget
 }
 
-// unique returns the places of elements that both lists have once, as the longest sequence of them that is in the same order in both.
-func unique(a, b []int32) [][2]int {
-	type seen struct{ inA, inB, at int }
-	all := make(map[int32]*seen, len(a))
+// seen is how often two lists have an element, and its last place in the second one.
+type seen struct{ inA, inB, at int32 }
+
+// unique returns the places of elements that both lists have once, as the longest sequence of them that is in the same order in both. counts
+// has a zero for each element, and is left so.
+func unique(a, b []int32, counts []seen) [][2]int {
 	for _, n := range a {
-		if s := all[n]; s != nil {
-			s.inA++
-		} else {
-			all[n] = &seen{inA: 1}
-		}
+		counts[n].inA++
 	}
 	for j, n := range b {
-		if s := all[n]; s != nil {
-			s.inB++
-			s.at = j
-		}
+		counts[n].inB++
+		counts[n].at = int32(j)
 	}
 	var places [][2]int
 	for i, n := range a {
-		if s := all[n]; s.inA == 1 && s.inB == 1 {
-			places = append(places, [2]int{i, s.at})
+		if s := counts[n]; s.inA == 1 && s.inB == 1 {
+			places = append(places, [2]int{i, int(s.at)})
+		}
+	}
+	for _, list := range [][]int32{a, b} {
+		for _, n := range list {
+			counts[n] = seen{}
 		}
 	}
 	// ends[k] is the place whose sequence of k+1 ends first in b, and before its predecessor in that sequence.

@@ -17,4 +17,7 @@
 //
 // A step that was skipped is left as long as nothing excludes it. If nothing else can be tried, the answer is a list of
 // steps.
+//
+// The work of [Search.Next] is bounded. It chooses cut points at most 22 times among 10,000 steps, even if most of them
+// have one tree.
 package bisect

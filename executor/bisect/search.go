@@ -12,6 +12,9 @@ const (
 	MaxSteps = 10_000
 	// MaxWidth bounds the cut points of a round.
 	MaxWidth = 16
+	// maxPairs bounds the work of a round in which trees have results already, as pairs of steps that are compared to
+	// choose cut points again. That is 21 choices for [MaxSteps], and all that 1,290 steps can need.
+	maxPairs int64 = 1 << 31
 )
 
 // Result is the result of a try of a step.
@@ -58,6 +61,8 @@ type Search struct {
 	skipped set
 	trees   map[gitd.Hash]Result
 	rounds  int
+	again   int64 // how often Next chooses before it applies the results of trees to all steps
+	chosen  int   // how often Next chose, for tests
 }
 
 // New returns the search for the first bad step. steps are the history of the last one, which is bad, without the
@@ -73,7 +78,7 @@ func New(steps []Step, known map[gitd.Hash]Result) (*Search, error) {
 	}
 	s := &Search{steps: slices.Clone(steps), index: make(map[gitd.Hash]int, len(steps)),
 		history: make([]set, len(steps)), left: newSet(len(steps)), skipped: newSet(len(steps)), bad: len(steps) - 1,
-		trees: map[gitd.Hash]Result{}}
+		trees: map[gitd.Hash]Result{}, again: maxPairs / int64(len(steps)*len(steps))}
 	for tree, r := range known {
 		s.trees[tree] = r
 	}
@@ -98,11 +103,16 @@ func New(steps []Step, known map[gitd.Hash]Result) (*Search, error) {
 }
 
 // Next begins a round and returns its steps, at most k of different trees. It returns none if the search has ended.
-// Steps whose trees have results are not returned.
+// Steps whose trees have results are not returned. Such a result is applied when its step is chosen, and to all steps
+// if too many are chosen.
 func (s *Search) Next(k int) []Step {
 	k = min(max(k, 1), MaxWidth)
-	for {
+	for again := s.again; ; again-- {
+		if again == 0 {
+			s.applyAll() // then no point has a result
+		}
 		points := s.choose(k)
+		s.chosen++
 		known := false
 		for _, i := range points {
 			if r, have := s.trees[s.steps[i].Tree]; have {
@@ -162,6 +172,15 @@ func (s *Search) apply(i int, r Result) {
 			s.left.drop(s.history[i])
 		} else {
 			s.skipped.put(i) // its tree is also that of a good step; it was said to be bad
+		}
+	}
+}
+
+// applyAll applies the results of trees to all steps that are left, the oldest first. A bad one excludes those after it.
+func (s *Search) applyAll() {
+	for i, st := range s.steps {
+		if r, have := s.trees[st.Tree]; have {
+			s.apply(i, r)
 		}
 	}
 }

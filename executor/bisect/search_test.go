@@ -228,6 +228,145 @@ func TestTransition(t *testing.T) {
 	}
 }
 
+// next is [Search.Next] without a bound.
+func next(s *Search, k int) []Step {
+	for {
+		points, known := s.choose(k), false
+		for _, i := range points {
+			if r, have := s.trees[s.steps[i].Tree]; have {
+				s.apply(i, r)
+				known = true
+			}
+		}
+		if known {
+			continue
+		}
+		var round []Step
+		for _, i := range points {
+			if !slices.ContainsFunc(round, func(st Step) bool { return st.Tree == s.steps[i].Tree }) {
+				round = append(round, s.steps[i])
+			}
+		}
+		return round
+	}
+}
+
+// TestFewTrees searches among steps of which most have a tree of others. The steps of each round are those of a search
+// that is not bounded. If the bound is low, other steps may be tried. The last step that is left is bad then too, and
+// all others were skipped.
+func TestFewTrees(t *testing.T) {
+	commits := func(list []Step) (all []gitd.Hash) {
+		for _, st := range list {
+			all = append(all, st.Commit)
+		}
+		return all
+	}
+	for seed := range uint64(400) {
+		r := rand.New(rand.NewPCG(seed, 3))
+		g := newGraph(r, 2+r.IntN(60), false)
+		for i := range g.steps {
+			if r.IntN(3) > 0 {
+				g.steps[i].Tree = name(r.IntN(6))
+			}
+		}
+		results, known := map[gitd.Hash]Result{}, map[gitd.Hash]Result{}
+		for _, st := range g.steps {
+			results[st.Tree] = []Result{Good, Bad, Skip, Skip, Skip}[r.IntN(5)]
+		}
+		last := g.steps[len(g.steps)-1]
+		results[last.Tree] = Bad
+		for i := range 3 {
+			if result, have := results[name(i)]; have && seed%2 == 0 {
+				known[name(i)] = result
+			}
+		}
+		k := 1 + r.IntN(6)
+		s, err := New(g.steps, known)
+		if err != nil {
+			t.Fatal(err)
+		}
+		reference, err := New(g.steps, known)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for {
+			round, want := s.Next(k), next(reference, k)
+			if !slices.Equal(commits(round), commits(want)) {
+				t.Fatalf("seed %d: a round of %v, want %v", seed, commits(round), commits(want))
+			}
+			if len(round) == 0 {
+				break
+			}
+			for _, st := range round {
+				if s.Mark(st.Commit, results[st.Tree]) != nil || reference.Mark(st.Commit, results[st.Tree]) != nil {
+					t.Fatalf("seed %d: cannot mark %s", seed, st.Commit)
+				}
+			}
+		}
+		if !slices.Equal(commits(s.Left()), commits(reference.Left())) {
+			t.Fatalf("seed %d: %v is left, want %v", seed, s.Left(), reference.Left())
+		}
+
+		if s, err = New(g.steps, known); err != nil {
+			t.Fatal(err)
+		}
+		s.again = r.Int64N(3)
+		search(t, s, k, func(st Step) Result { return results[st.Tree] })
+		if most := (s.rounds + 1) * (int(s.again) + 1); s.chosen > most {
+			t.Fatalf("seed %d: %d choices in %d rounds, allowed are %d", seed, s.chosen, s.rounds, most)
+		}
+		left := s.Left()
+		bad := left[len(left)-1]
+		if results[bad.Tree] != Bad {
+			t.Fatalf("seed %d: the answer %s is not bad", seed, bad.Commit)
+		}
+		for _, st := range left {
+			if st.Commit != bad.Commit && results[st.Tree] != Skip {
+				t.Fatalf("seed %d: %s is left and was not skipped", seed, st.Commit)
+			}
+		}
+	}
+}
+
+// TestOneTree counts the choices of a round if nearly all steps have one tree, whose result is known.
+func TestOneTree(t *testing.T) {
+	const n = 400
+	root := line(n)
+	var all []gitd.Hash
+	for i := range root[:n-1] {
+		root[i].Parents = []gitd.Hash{name(1 << 30)}
+		all = append(all, root[i].Commit)
+	}
+	root[n-1].Parents = all
+	for shape, steps := range map[string][]Step{"a line": line(n), "branches": root} {
+		for i := range steps[:n-1] {
+			steps[i].Tree = name(n)
+		}
+		for _, r := range []Result{Skip, Good, Bad} {
+			s, err := New(steps, map[gitd.Hash]Result{name(n): r})
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.again = 3
+			if round := s.Next(4); len(round) > 0 || s.chosen > 4 {
+				t.Errorf("%s of steps that are %s: %d choices for a round of %d steps", shape, r, s.chosen, len(round))
+			}
+			if got, want := len(s.Left()), map[Result]int{Skip: n, Good: 1, Bad: 1}[r]; got != want {
+				t.Errorf("%s of steps that are %s: %d are left, want %d", shape, r, got, want)
+			}
+		}
+	}
+	for n, want := range map[int]int64{1: 1, 100: 100, 1290: 1290, MaxSteps: 21} {
+		s, err := New(line(n), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.again < want || n == MaxSteps && s.again > want {
+			t.Errorf("%d choices for %d steps, want %d", s.again, n, want)
+		}
+	}
+}
+
 // TestKnown takes results of earlier searches over, and tries nothing if they suffice.
 func TestKnown(t *testing.T) {
 	known := map[gitd.Hash]Result{}
