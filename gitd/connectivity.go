@@ -3,6 +3,7 @@ package gitd
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/ramus-dev/ramus/gitd/object"
 	"github.com/ramus-dev/ramus/gitd/pack"
@@ -12,6 +13,9 @@ const (
 	// connectivityBytes bounds the bytes of commits and folders that are read for one push. Some
 	// hundred bytes of deltas can produce any amount of them.
 	connectivityBytes = 4 << 20
+	// connectivityRebuilt bounds the work of reading them, see [pack.Files.Rebuilt]. A small object may be the end of a
+	// long chain of large deltas.
+	connectivityRebuilt = 256 << 20
 	// connectivityDepth bounds the nesting of folders.
 	connectivityDepth = 1000
 )
@@ -30,10 +34,17 @@ type connectivity struct {
 	trees map[Hash]Hash   // of the commits that were visited
 	known map[Hash]string // kinds of objects below which nothing is missing
 	bytes int             // of commits and folders that were read
+	until int64           // the work of the push's packs at which the check ends
 }
 
 func newConnectivity(ctx context.Context, q *quarantine) *connectivity {
-	return &connectivity{ctx: ctx, q: q, repo: q.a.repo, trees: map[Hash]Hash{}, known: map[Hash]string{}}
+	return &connectivity{ctx: ctx, q: q, repo: q.a.repo, trees: map[Hash]Hash{}, known: map[Hash]string{},
+		until: q.packs.Rebuilt() + connectivityRebuilt}
+}
+
+// exceeded reports whether the check has read more than it may.
+func (w *connectivity) exceeded() bool {
+	return w.bytes > connectivityBytes || w.q.packs.Rebuilt() > w.until
 }
 
 // visited reports whether the walk came to a commit.
@@ -72,7 +83,7 @@ func (w *connectivity) checkCommits(tip Hash) error {
 			continue
 		}
 		c, err := object.ParseCommit(obj.Data)
-		if w.bytes += len(obj.Data); obj.Kind != "commit" || err != nil || w.bytes > connectivityBytes {
+		if w.bytes += len(obj.Data); obj.Kind != "commit" || err != nil || w.exceeded() {
 			return errAskGit
 		}
 
@@ -101,6 +112,9 @@ func (w *connectivity) checkCommits(tip Hash) error {
 func (w *connectivity) checkTree(h Hash, bases []Hash, depth int) error {
 	if w.known[h] == "tree" {
 		return nil
+	}
+	if w.ctx.Err() != nil {
+		return context.Cause(w.ctx)
 	}
 	obj, sent := w.readSent(h, pack.MaxInMemory)
 	if !sent {
@@ -132,7 +146,11 @@ func (w *connectivity) checkTree(h Hash, bases []Hash, depth int) error {
 // addKnown makes the entries of some folders known, and returns the folders among them by name.
 func (w *connectivity) addKnown(folders []Hash) (map[string][]Hash, error) {
 	below := map[string][]Hash{}
-	for _, h := range folders {
+	slices.Sort(folders)
+	for _, h := range slices.Compact(folders) { // a commit may have the same parent many times
+		if w.ctx.Err() != nil {
+			return nil, context.Cause(w.ctx)
+		}
 		obj, sent := w.readSent(h, pack.MaxInMemory)
 		if !sent {
 			var err error
@@ -174,7 +192,7 @@ func (w *connectivity) checkBlob(h Hash) error {
 }
 
 func (w *connectivity) parseTree(obj object.Object) ([]object.Entry, error) {
-	if w.bytes += len(obj.Data); obj.Kind != "tree" || obj.Data == nil || w.bytes > connectivityBytes {
+	if w.bytes += len(obj.Data); obj.Kind != "tree" || obj.Data == nil || w.exceeded() {
 		return nil, errAskGit
 	}
 	return object.ParseTree(obj.Data, len(pack.ObjectName{}))

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha1"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -305,3 +306,40 @@ func withoutProgress(answer string) string {
 
 // kindNames are the names of the types of objects in packs.
 var kindNames = [...]string{1: "commit", 2: "tree", 3: "blob", 4: "tag"}
+
+// TestConnectivityOfRepeatedParents checks a commit that has the same parent thousands of times, and one whose check takes
+// too much work.
+func TestConnectivityOfRepeatedParents(t *testing.T) {
+	blob := madeBlob("x")
+	var entries []any
+	for i := range 2000 {
+		entries = append(entries, fmt.Sprintf("100644 %06d", i), blob)
+	}
+	first := madeTree(entries...)
+	second := madeTree(append(entries, "100644 z", blob)...)
+	parent := madeOn("first", first)
+	parents := make([]madeObject, 5000)
+	for i := range parents {
+		parents[i] = parent
+	}
+	tip := madeOn("second", second, parents...)
+	dir := t.TempDir()
+	git(t, dir, "init", "-q", "--bare")
+	cmd := exec.Command("git", "-C", dir, "index-pack", "--strict", "--stdin")
+	cmd.Stdin = bytes.NewReader(packOfMade(blob, first, second, parent, tip))
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	q := &quarantine{packs: pack.Files{Dir: filepath.Join(dir, "objects/pack")}, sent: 1 << 60}
+	defer q.packs.Close()
+	check := func(budget int64) error {
+		w := &connectivity{ctx: t.Context(), q: q, trees: map[Hash]Hash{}, known: map[Hash]string{}, until: q.packs.Rebuilt() + budget}
+		return w.checkCommits(tip.id())
+	}
+	if err := check(connectivityRebuilt); err != nil {
+		t.Errorf("a commit that has its parent %d times: %v", len(parents), err)
+	}
+	if err := check(0); !errors.Is(err, errAskGit) {
+		t.Errorf("a check that may do nothing: %v", err)
+	}
+}

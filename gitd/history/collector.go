@@ -16,6 +16,8 @@ const (
 	collectedTrees = 32 << 20
 	// collectedDepth bounds the nesting of folders.
 	collectedDepth = 1000
+	// collectedOthers bounds the trees that a tree is compared with at once. Merges rarely have more than two parents.
+	collectedOthers = 32
 )
 
 // Collector collects the objects of commits into a section. It reads each commit and each folder that
@@ -33,7 +35,8 @@ type Collector struct {
 
 	seen  map[pack.ObjectName]bool
 	trees map[pack.ObjectName][]byte
-	held  int // bytes of trees
+	held  int   // bytes of trees
+	until int64 // the work at which the collector ends, see maxRebuilt; zero before the first read
 }
 
 // Collected reports whether an object was collected.
@@ -62,9 +65,16 @@ func (c *Collector) CollectCommit(ctx context.Context, h, tree object.Hash, othe
 	if err := c.Collect(ctx, h, "commit"); err != nil {
 		return err
 	}
-	names := make([]pack.ObjectName, len(others))
-	for i, other := range others {
-		names[i] = plumbing.NewHash(string(other))
+	var names []pack.ObjectName
+	for _, other := range others {
+		name := plumbing.NewHash(string(other))
+		if slices.Contains(names, name) {
+			continue
+		}
+		if len(names) == collectedOthers {
+			return ErrLarge
+		}
+		names = append(names, name)
 	}
 	return c.collectTree(ctx, plumbing.NewHash(string(tree)), names, 0)
 }
@@ -103,6 +113,12 @@ func (c *Collector) isWanted(name pack.ObjectName) (bool, error) {
 }
 
 func (c *Collector) read(ctx context.Context, name pack.ObjectName, kind string) ([]byte, error) {
+	if c.until == 0 {
+		c.until = c.Objects.Packs.Rebuilt() + maxRebuilt
+	}
+	if c.Objects.Packs.Rebuilt() > c.until {
+		return nil, ErrLarge
+	}
 	obj, _, err := c.Objects.Small(ctx, object.Hash(name.String()))
 	if err != nil {
 		if errors.Is(err, object.ErrTooLarge) {
@@ -143,6 +159,9 @@ func (c *Collector) collectTree(ctx context.Context, name pack.ObjectName, other
 	if slices.Contains(others, name) {
 		return nil
 	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
 	if ok, err := c.isWanted(name); !ok {
 		return err
 	}
@@ -182,7 +201,7 @@ func (c *Collector) collectEntry(ctx context.Context, at *treeCursor, parallel [
 	for _, other := range parallel {
 		if other.seek(at) {
 			same = same || other.hash == at.hash
-			if other.mode == object.ModeFolder {
+			if other.mode == object.ModeFolder && !slices.Contains(below, other.hash) {
 				below = append(below, other.hash)
 			}
 		}

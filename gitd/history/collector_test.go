@@ -1,11 +1,17 @@
 package history
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/ramus-dev/ramus/gitd/gittest"
 	"github.com/ramus-dev/ramus/gitd/object"
 	"github.com/ramus-dev/ramus/gitd/pack"
 )
@@ -189,5 +195,76 @@ func TestBetweenBounds(t *testing.T) {
 	r, err = Between(t.Context(), objects, commits[2:3], commits[3:], 4)
 	if err != nil || len(r.Commits) != 0 || r.Reached[commits[3]] {
 		t.Errorf("an older commit: %+v, %v", r, err)
+	}
+}
+
+// writeObject writes an object, and returns its name.
+func writeObject(t *testing.T, objects *pack.Reader, kind string, content []byte) object.Hash {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "object")
+	if err := os.WriteFile(file, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return object.Hash(strings.TrimSpace(gittest.Run(t, objects.Dir, "hash-object", "-w", "-t", kind, file)))
+}
+
+// TestRepeatedParents collects a commit that has the same parent thousands of times, and one that has too many.
+func TestRepeatedParents(t *testing.T) {
+	objects, commits := importRepo(t, fourCommits, 4)
+	trees := treesOf(t, objects, commits)
+	const who = "C <c@example.com> 1700000005 +0000"
+	commit := func(parents ...object.Hash) object.Hash {
+		t.Helper()
+		return writeObject(t, objects, "commit",
+			object.RawCommit{Tree: trees[3], Parents: parents, Author: who, Committer: who, Message: []byte("m\n")}.Encode())
+	}
+	tip := commit(slices.Repeat(commits[2:3], 5000)...)
+	r, err := Between(t.Context(), objects, []object.Hash{tip}, commits[2:3], MaxCommits)
+	if err != nil || len(r.Commits) != 1 || len(r.Commits[0].Parents) != 5000 || !r.Reached[commits[2]] {
+		t.Fatalf("%v, %d commits", err, len(r.Commits))
+	}
+	var once, often Collector
+	once.Objects, often.Objects = objects, objects
+	if err := once.CollectCommit(t.Context(), tip, trees[3], trees[2:3]); err != nil {
+		t.Fatal(err)
+	}
+	if err := often.CollectRange(t.Context(), r); err != nil || often.Section.Len() != once.Section.Len() {
+		t.Errorf("%d objects, want %d, %v", often.Section.Len(), once.Section.Len(), err)
+	}
+
+	var others []object.Hash
+	for i := range collectedOthers + 1 {
+		others = append(others, object.Hash(fmt.Sprintf("%040x", i)))
+	}
+	var many Collector
+	many.Objects = objects
+	if err := many.CollectCommit(t.Context(), tip, trees[3], others); !errors.Is(err, ErrLarge) {
+		t.Errorf("a commit with %d parents: %v", len(others), err)
+	}
+}
+
+// TestLargeCommits walks over few commits with too many bytes, and over a small one after too much work.
+func TestLargeCommits(t *testing.T) {
+	objects, commits := importRepo(t, fourCommits, 4)
+	trees := treesOf(t, objects, commits)
+	const who = "C <c@example.com> 1700000005 +0000"
+	message := bytes.Repeat([]byte("m\n"), 3<<20)
+	tip := commits[3]
+	for range maxCommitBytes/len(message) + 1 {
+		tip = writeObject(t, objects, "commit",
+			object.RawCommit{Tree: trees[3], Parents: []object.Hash{tip}, Author: who, Committer: who, Message: message}.Encode())
+	}
+	if _, err := Between(t.Context(), objects, []object.Hash{tip}, nil, MaxCommits); !errors.Is(err, ErrLarge) {
+		t.Errorf("large commits: %v", err)
+	}
+
+	gittest.Run(t, objects.Dir, "repack", "-a", "-d", "-q")
+	w := &rangeWalk{objects: objects, max: MaxCommits, read: map[object.Hash]*markedCommit{}, until: objects.Packs.Rebuilt()}
+	if err := w.mark(t.Context(), commits[3], markWanted); !errors.Is(err, ErrLarge) {
+		t.Errorf("a commit that took too much work: %v", err)
+	}
+	c := Collector{Objects: objects, until: objects.Packs.Rebuilt() - 1}
+	if err := c.CollectCommit(t.Context(), commits[3], trees[3], nil); !errors.Is(err, ErrLarge) {
+		t.Errorf("a tree after too much work: %v", err)
 	}
 }

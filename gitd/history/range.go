@@ -7,13 +7,21 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/ramus-dev/ramus/gitd/object"
 	"github.com/ramus-dev/ramus/gitd/pack"
 )
 
-// MaxCommits bounds the commits that a walk within one request reads.
-const MaxCommits = 4000
+const (
+	// MaxCommits bounds the commits that a walk within one request reads.
+	MaxCommits = 4000
+	// maxCommitBytes bounds their bytes. A commit may have any number of parents, also the same one many times.
+	maxCommitBytes = 32 << 20
+	// maxRebuilt bounds the work of reading objects, see [pack.Files.Rebuilt]. A small object may be the end of a long
+	// chain of large deltas. The work of other requests counts, too.
+	maxRebuilt = 512 << 20
+)
 
 // ErrLarge means that native git does the work better.
 var ErrLarge = fmt.Errorf("too much for a small pack: %w", object.ErrTooLarge)
@@ -66,7 +74,9 @@ type markedCommit struct {
 // rangeWalk marks commits from the newest to the oldest, as git does.
 type rangeWalk struct {
 	objects *pack.Reader
-	max     int // commits that may be read
+	max     int   // commits that may be read
+	bytes   int   // of the commits that were read
+	until   int64 // the work at which the walk ends
 	read    map[object.Hash]*markedCommit
 	queue   commitQueue
 	open    int // commits in the queue that are not known
@@ -74,9 +84,11 @@ type rangeWalk struct {
 
 // Between returns the commits that want reaches and have does not. If the clocks of committers were wrong,
 // it may return some that have reaches as well. Reached is exact, because a commit that descends from a
-// known one cannot be taken for its ancestor. Returns [ErrLarge] if more than max commits would be read.
+// known one cannot be taken for its ancestor. Returns [ErrLarge] if more than max commits or 32 MiB would be read, or
+// if reading takes too much work.
 func Between(ctx context.Context, objects *pack.Reader, want, have []object.Hash, max int) (*Range, error) {
-	w := &rangeWalk{objects: objects, max: max, read: map[object.Hash]*markedCommit{}}
+	w := &rangeWalk{objects: objects, max: max, read: map[object.Hash]*markedCommit{},
+		until: objects.Packs.Rebuilt() + maxRebuilt}
 	for _, h := range have {
 		if err := w.mark(ctx, h, markKnown); err != nil {
 			return nil, err
@@ -109,11 +121,10 @@ func (w *rangeWalk) mark(ctx context.Context, h object.Hash, marks byte) error {
 		if len(w.read) == w.max {
 			return ErrLarge
 		}
-		raw, err := w.objects.ReadCommit(ctx, h)
-		if err != nil {
+		var err error
+		if c, err = w.readCommit(ctx, h); err != nil {
 			return err
 		}
-		c = &markedCommit{Commit: Commit{Hash: h, Tree: raw.Tree, Parents: raw.Parents}, time: raw.CommitterTime()}
 		w.read[h] = c
 	}
 	if c.marks&marks == marks {
@@ -133,6 +144,27 @@ func (w *rangeWalk) mark(ctx context.Context, h object.Hash, marks byte) error {
 	}
 	return nil
 }
+
+// readCommit reads a commit. The result shares no memory with the object, most of which is not needed.
+func (w *rangeWalk) readCommit(ctx context.Context, h object.Hash) (*markedCommit, error) {
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	data, raw, err := w.objects.RawCommit(ctx, h)
+	if err != nil {
+		return nil, err
+	}
+	if w.bytes += len(data); w.bytes > maxCommitBytes || w.objects.Packs.Rebuilt() > w.until {
+		return nil, ErrLarge
+	}
+	c := &markedCommit{Commit: Commit{Hash: h, Tree: cloneHash(raw.Tree)}, time: raw.CommitterTime()}
+	for _, p := range raw.Parents {
+		c.Parents = append(c.Parents, cloneHash(p))
+	}
+	return c, nil
+}
+
+func cloneHash(h object.Hash) object.Hash { return object.Hash(strings.Clone(string(h))) }
 
 // markParents passes the marks on until all commits in the queue are known.
 func (w *rangeWalk) markParents(ctx context.Context) error {

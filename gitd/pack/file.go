@@ -2,11 +2,13 @@ package pack
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"sort"
 	"sync"
 	"time"
@@ -130,6 +132,26 @@ func (p *File) offset(nth int64) (int64, error) {
 		return 0, err
 	}
 	return int64(binary.BigEndian.Uint64(b[:]) &^ (1 << 63)), nil
+}
+
+// place is where an object is.
+type place struct {
+	at  int64
+	nth uint32 // by name
+}
+
+// places returns the places of all objects by their offsets. Most bases of deltas are a short way before them.
+func (p *File) places() ([]place, error) {
+	all := make([]place, p.fan[255])
+	for i := range all {
+		at, err := p.offset(int64(i))
+		if err != nil {
+			return nil, err
+		}
+		all[i] = place{at, uint32(i)}
+	}
+	slices.SortFunc(all, func(a, b place) int { return cmp.Compare(a.at, b.at) })
+	return all, nil
 }
 
 // freshEvery is the least time between two marks of a pack as in use. Git waits for weeks

@@ -45,6 +45,7 @@ type Files struct {
 	mu    sync.Mutex // held to open and to close packs
 	packs atomic.Pointer[fileSet]
 	cache baseCache
+	spent atomic.Int64 // the result of Rebuilt
 	idle  *time.Timer
 	used  atomic.Bool // an object was read since idle was set
 }
@@ -59,6 +60,16 @@ const (
 	// chains of 50. A client may push longer ones.
 	chainMax   = 5000
 	chainBytes = 4 * MaxInMemory
+	// stepBytes is the cost in bytes of an entry of a pack besides its data. It takes one read of as
+	// many bytes from the file.
+	stepBytes = 4 << 10
+	// readMax bounds the cost of one read in bytes. A chain of 50 deltas costs at most half of it.
+	readMax = 1 << 30
+	// eachFree and eachRatio bound the cost of Each in bytes to eachFree plus eachRatio times that of
+	// the same objects without deltas. Packs of git cost up to twice as much as without, and more
+	// if many objects are larger than some hundred KiB.
+	eachFree  = 64 << 20
+	eachRatio = 4
 	// baseCacheBytes bounds the bytes of baseCache.
 	baseCacheBytes = 16 << 20
 )
@@ -77,6 +88,9 @@ type folderState struct {
 
 // errNoObject means that no readable pack has the object.
 var errNoObject = errors.New("no such object in the packs")
+
+// errCostly means that the deltas of an object cost too much.
+var errCostly = errors.New("the chains of deltas are too long")
 
 // Changed records that packs were added or removed.
 func (p *Files) Changed() { p.generation.Add(1) }
@@ -159,8 +173,12 @@ func (p *Files) has(h object.Hash) bool {
 }
 
 // Each calls f with every object of the packs. It skips nothing. An object or a pack that cannot
-// be read is an error.
-func (p *Files) Each(f func(object.Hash, object.Object) error) error {
+// be read is an error, as are deltas that cost much more than the objects they make. Git's large
+// cache reads those faster.
+func (p *Files) Each(f func(object.Hash, object.Object) error) error { return p.each(eachFree, f) }
+
+// each is Each with another eachFree.
+func (p *Files) each(left int64, f func(object.Hash, object.Object) error) error {
 	set, err := p.load()
 	if err != nil {
 		return err
@@ -170,20 +188,23 @@ func (p *Files) Each(f func(object.Hash, object.Object) error) error {
 		return fmt.Errorf("%d of %d packs can be read: %w", len(set.packs), len(files), errNoObject)
 	}
 	for _, pack := range set.packs {
-		var name [20]byte
-		for i := range int64(pack.fan[255]) {
-			if _, err := pack.index.ReadAt(name[:], idxHead+i*20); err != nil {
+		places, err := pack.places()
+		if err != nil {
+			return err
+		}
+		for _, place := range places {
+			var name ObjectName
+			if _, err := pack.index.ReadAt(name[:], idxHead+int64(place.nth)*int64(len(name))); err != nil {
 				return err
 			}
-			at, err := pack.offset(i)
-			if err != nil {
-				return err
-			}
-			obj, size, err := p.object(pack, at, MaxInMemory)
+			obj, size, err := p.rebuild(pack, place.at, MaxInMemory, &left)
 			if err == nil && size > MaxInMemory {
 				err = errNoObject
 			}
 			if err == nil {
+				// The next object may be a delta of this one.
+				p.cache.put(pack, place.at, obj)
+				left += eachRatio * (size + stepBytes)
 				err = f(object.Hash(hex.EncodeToString(name[:])), obj)
 			}
 			if err != nil {
@@ -193,6 +214,11 @@ func (p *Files) Each(f func(object.Hash, object.Object) error) error {
 	}
 	return nil
 }
+
+// Rebuilt returns the work of all reads so far in bytes. It counts the bytes that were inflated, the
+// results of deltas, and some KiB for each entry of a pack on the way. Objects from the cache of
+// bases do not count. A read adds its work before it returns, also if it fails.
+func (p *Files) Rebuilt() int64 { return p.spent.Load() }
 
 // Distrust starts or ends a time in which objects are being removed and must be written again.
 func (p *Files) Distrust(yes bool) {
@@ -325,19 +351,31 @@ func (p *Files) Close() {
 	p.cache.empty()
 }
 
-// object reads the object at an offset of a pack. It follows the chain of deltas to a whole object
-// and then applies the deltas in reverse order.
+// object reads the object at an offset of a pack at a cost of at most readMax.
 func (p *Files) object(pack *File, at, max int64) (object.Object, int64, error) {
+	left := int64(readMax)
+	return p.rebuild(pack, at, max, &left)
+}
+
+// rebuild reads the object at an offset of a pack. It follows the chain of deltas to a whole object
+// and then applies the deltas in reverse order. It subtracts its cost from left. It returns errCostly
+// before it applies a delta if left is less.
+func (p *Files) rebuild(pack *File, at, max int64, left *int64) (object.Object, int64, error) {
 	f, err := pack.open()
 	if err != nil {
 		return object.Object{}, 0, err
 	}
+	before := *left
+	defer func() { p.spent.Add(before - *left) }()
 	var chain []link
-	var size, together int64
+	var size, together, results int64
 	obj, known := object.Object{}, false
 	for !known {
 		if obj, known = p.cache.get(pack, at); known {
 			break
+		}
+		if *left -= stepBytes; *left < results {
+			return object.Object{}, 0, errCostly
 		}
 		in := readersAt.get(f, at)
 		kind, n, base, err := entryHead(in, pack, at)
@@ -354,6 +392,7 @@ func (p *Files) object(pack *File, at, max int64) (object.Object, int64, error) 
 			case n > MaxInMemory:
 				err = errNoObject
 			default:
+				*left -= n
 				obj.Data, err = in.inflate(n)
 				known = err == nil
 			}
@@ -367,9 +406,20 @@ func (p *Files) object(pack *File, at, max int64) (object.Object, int64, error) 
 				err = errNoObject
 				break
 			}
+			*left -= n
 			l := link{at: at}
-			if l.delta, err = in.inflate(n); err == nil && len(chain) == 0 {
-				_, size, _, err = deltaHead(l.delta)
+			if l.delta, err = in.inflate(n); err == nil {
+				_, l.size, _, err = deltaHead(l.delta)
+			}
+			switch {
+			case err != nil:
+			case len(chain) == 0:
+				size = l.size
+			case l.size > MaxInMemory:
+				err = errNoObject
+			}
+			if size <= max {
+				results += l.size
 			}
 			chain, at = append(chain, l), base
 		default: // only the kind is still unknown
@@ -386,7 +436,11 @@ func (p *Files) object(pack *File, at, max int64) (object.Object, int64, error) 
 	if size > max {
 		return object.Object{Kind: obj.Kind}, size, nil
 	}
+	if results > *left {
+		return object.Object{}, 0, errCostly
+	}
 	for i := len(chain) - 1; i >= 0; i-- {
+		*left -= chain[i].size
 		if obj.Data, err = applyDelta(obj.Data, chain[i].delta); err != nil {
 			return object.Object{}, 0,
 				fmt.Errorf("cannot read an object of %s at %d: %w", filepath.Base(pack.name), chain[i].at, err)
@@ -401,6 +455,7 @@ func (p *Files) object(pack *File, at, max int64) (object.Object, int64, error) 
 // link is one delta of a chain.
 type link struct {
 	at    int64
+	size  int64 // of the result
 	delta []byte
 }
 
