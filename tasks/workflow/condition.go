@@ -26,6 +26,8 @@ const (
 	maxExpressions = 50_000  // bytes of all expressions of a workflow
 	maxCost        = 500_000 // steps of one evaluation
 	maxElements    = 100_000 // values in one result
+	// A result may hold one text many times. JSON holds each of them.
+	maxResultText = 2 * maxState // bytes of the texts in one result
 )
 
 // condition is a CEL expression, the `when` of a transition or a node, the `over` of a fan-out, or an output mapping.
@@ -97,6 +99,10 @@ func textLines(s string) []string {
 }
 
 func joinTexts(list, sep ref.Val) ref.Val {
+	// The cost of the call counts the elements afterwards, and empty texts make no long text.
+	if n, ok := list.(traits.Lister).Size().(types.Int); !ok || n > maxCost {
+		return types.NewErr("the list has more than %d elements", maxCost)
+	}
 	var b strings.Builder
 	for it, first := list.(traits.Lister).Iterator(), true; it.HasNext() == types.True; first = false {
 		text, ok := it.Next().(types.String)
@@ -117,12 +123,12 @@ func joinTexts(list, sep ref.Val) ref.Val {
 // textCost gives ramus' own functions the cost of the text that they read, like CEL's own.
 type textCost struct{}
 
-// CallCost returns the cost of one call, or nil for functions of CEL.
-func (textCost) CallCost(function, _ string, args []ref.Val, result ref.Val) *uint64 {
+// CallCost returns the cost of one call, or nil for the cost that CEL counts.
+func (textCost) CallCost(function, overload string, args []ref.Val, result ref.Val) *uint64 {
 	switch function {
 	case "trim", "lines", "split", "join", "json":
 	default:
-		return nil
+		return celCost(function, overload, args)
 	}
 	cost := uint64(1)
 	for _, v := range append(args, result) {
@@ -169,7 +175,11 @@ func compileCondition(source string, want *cel.Type, after, path bool) (*conditi
 	if c.source == "" {
 		return nil, []celMistake{{1, 0, "an expression cannot be empty"}}
 	}
-	ast, issues := e.Compile(c.source)
+	ast, issues := e.Parse(c.source)
+	if issues.Err() == nil {
+		plainKeys(ast.NativeRep())
+		ast, issues = e.Check(ast)
+	}
 	if issues.Err() != nil {
 		var wrong []celMistake
 		for _, issue := range issues.Errors() {
@@ -188,7 +198,7 @@ func compileCondition(source string, want *cel.Type, after, path bool) (*conditi
 		return nil, []celMistake{{1, 0, fmt.Sprintf("this gives %s, not %s", kind, want)}}
 	}
 	c.refs = references(ast.NativeRep(), shift)
-	c.program, err = e.Program(ast, cel.CostLimit(maxCost), cel.CostTracking(textCost{}))
+	c.program, err = programOf(e, ast, maxCost)
 	if err != nil {
 		return nil, []celMistake{{1, 0, fmt.Sprintf("CEL: %v", err)}}
 	}
@@ -231,8 +241,7 @@ func (c *condition) eval(s scope, result map[string]any) (any, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", c.source, err)
 	}
-	left := maxElements
-	v, err := native(out, &left)
+	v, err := native(out, newRoom())
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", c.source, err)
 	}
@@ -252,12 +261,29 @@ func (c *condition) holds(s scope, result map[string]any) (bool, error) {
 	return b, nil
 }
 
-var errTooManyElements = fmt.Errorf("the value has more than %d elements", maxElements)
+// room is what a result may still have.
+type room struct{ values, text int }
 
-// native converts a CEL value to the types of JSON. left is the number of values still allowed.
-func native(v ref.Val, left *int) (any, error) {
-	if *left--; *left < 0 {
-		return nil, errTooManyElements
+func newRoom() *room { return &room{values: maxElements, text: maxResultText} }
+
+// take takes a value with so many bytes of text.
+func (r *room) take(text int) error {
+	r.values--
+	r.text -= text
+	switch {
+	case r.values < 0:
+		return fmt.Errorf("the value has more than %d elements", maxElements)
+	case r.text < 0:
+		return fmt.Errorf("the texts of the value have more than %d bytes", maxResultText)
+	}
+	return nil
+}
+
+// native converts a CEL value that has room to the types of JSON.
+func native(v ref.Val, left *room) (any, error) {
+	text, _ := v.(types.String)
+	if err := left.take(len(text)); err != nil {
+		return nil, err
 	}
 	switch v := v.(type) {
 	case types.Null:
@@ -297,6 +323,7 @@ func native(v ref.Val, left *int) (any, error) {
 				return nil, fmt.Errorf("a mapping with keys of type %s cannot be kept; keys are texts",
 					key.Type().TypeName())
 			}
+			left.text -= len(name) // the item's take fails if that is too much
 			item, err := native(v.Get(key), left)
 			if err != nil {
 				return nil, err

@@ -101,6 +101,8 @@ func TestConditionGrowth(t *testing.T) {
 	for _, c := range append(growth.Tokens("(", "[", "{", "!", "-", "a.", "a[", "a?b:", "1+", "a&&", "a||", "a==",
 		"'a'+", "'", "\"", "'''", "\\", "//a\n", "a\n", "b'a'", "f(", "a,", "has(a.b)&&", "a in ", "1<", "a.b(", "[1,",
 		"state.a+", "$", "é", "0x", "1u", "1e", "\n", "[].all(x,", "\u0000"),
+		growth.Case{Token: ".map(x,[x,x])", Prefix: "[1]", Suffix: ".all(x,x==x)"},
+		growth.Case{Token: ".map(x,{x:x})", Prefix: "[1]", Suffix: ".all(x,x==x)"},
 		growth.Case{Token: "state.a,", Prefix: "[", Suffix: "1]"}, growth.Case{Token: "'a',", Prefix: "[",
 			Suffix: "1]"}, growth.Case{Token: "\nstate.a,", Prefix: "[", Suffix: "1]"}) {
 		c.Limit = maxExpression
