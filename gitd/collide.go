@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/gitd/gitcmd"
+	"github.com/ramus-dev/ramus/gitd/object"
 )
 
 // Bounds of [Repo.Collisions].
@@ -21,18 +22,24 @@ const (
 	collideCPU     = 2 * time.Minute
 	collidePaths   = 200 // of files whose lines are looked for at once
 	collideRegions = 20  // of one file
+	// collideNames is the number of bytes of the paths that are kept of one merge. git bounds no path in a tree. Paths of
+	// ordinary repositories have less than 100 bytes.
+	collideNames = 32 << 10
 )
 
 // Collision is the result of a merge of two commits that was computed and not kept.
 type Collision struct {
 	Ours   Hash `json:"ours"`
 	Theirs Hash `json:"theirs"`
-	// Files are the files in conflict, sorted by path. Empty means that the commits merge cleanly.
+	// Files are the first files in conflict, sorted by path. Empty means that the commits merge cleanly.
 	Files []CollidingFile `json:"files,omitempty"`
+	// More is the number of further files in conflict.
+	More int `json:"more,omitempty"`
 }
 
 // CollidingFile is a file in conflict.
 type CollidingFile struct {
+	// Path is cut after [object.MaxPath] bytes.
 	Path string `json:"path"`
 	// Kind is git's name of the conflict, such as "contents", "modify/delete", "binary" or "rename/rename". It is empty
 	// if git names none.
@@ -54,12 +61,12 @@ type LineRange struct {
 }
 
 // Collisions computes the merge of each pair of commits and keeps none of them. The results are in the order of pairs.
-// The rules of .gitattributes are those of the commit rules. Commits without a common one collide in each file that
-// both have.
-func (r *Repo) Collisions(ctx context.Context, rules Hash, pairs [][2]Hash) ([]Collision, error) {
+// Each names at least one of the files in conflict, at most as many as files says, and counts the others. The rules of
+// .gitattributes are those of the commit rules. Commits without a common one collide in each file that both have.
+func (r *Repo) Collisions(ctx context.Context, rules Hash, pairs [][2]Hash, files int) ([]Collision, error) {
 	var all []Collision
 	for chunk := range slices.Chunk(pairs, collideAtOnce) {
-		some, err := r.collisions(ctx, rules, chunk)
+		some, err := r.collisions(ctx, rules, chunk, files)
 		if err != nil {
 			return nil, fmt.Errorf("cannot look for conflicts in %s: %w", r.name, gitcmd.ExplainFullDisk(err, r.dir))
 		}
@@ -68,7 +75,7 @@ func (r *Repo) Collisions(ctx context.Context, rules Hash, pairs [][2]Hash) ([]C
 	return all, nil
 }
 
-func (r *Repo) collisions(ctx context.Context, rules Hash, pairs [][2]Hash) ([]Collision, error) {
+func (r *Repo) collisions(ctx context.Context, rules Hash, pairs [][2]Hash, files int) ([]Collision, error) {
 	if err := r.needSHA1(ctx); err != nil {
 		return nil, err
 	}
@@ -96,7 +103,7 @@ func (r *Repo) collisions(ctx context.Context, rules Hash, pairs [][2]Hash) ([]C
 	if err != nil {
 		return nil, err
 	}
-	merged, err := parseMerges(out, pairs)
+	merged, err := parseMerges(ctx, out, pairs, files)
 	if err != nil {
 		return nil, err
 	}
@@ -129,13 +136,14 @@ func (sc *mergeScratch) bounded(ctx context.Context, in string, args ...string) 
 // triedMerge is a merge whose objects are in a scratch.
 type triedMerge struct {
 	Collision
-	tree Hash // with the markers of conflicts
+	tree Hash           // with the markers of conflicts
+	at   map[string]int // the index in Files by path, while they are read
 }
 
 // parseMerges parses the output of git merge-tree --stdin for pairs. Of each merge it has 1 if it is clean, the tree,
 // the entries in conflict, an empty field, and if it is not clean the messages, and an empty field. Of a message it has the
-// number of its paths, these, the kind, and a text.
-func parseMerges(out []byte, pairs [][2]Hash) ([]triedMerge, error) {
+// number of its paths, these, the kind, and a text. Of each merge it keeps the first files, as many as files says.
+func parseMerges(ctx context.Context, out []byte, pairs [][2]Hash, files int) ([]triedMerge, error) {
 	fields := fieldReader{rest: out}
 	list := make([]triedMerge, 0, len(pairs))
 	for _, p := range pairs {
@@ -145,7 +153,7 @@ func parseMerges(out []byte, pairs [][2]Hash) ([]triedMerge, error) {
 		if CheckHash(m.tree) != nil || status != "0" && status != "1" {
 			return nil, fmt.Errorf("git merge-tree answered %.40q for %s and %s", status, p[0], p[1])
 		}
-		for {
+		for ctx.Err() == nil {
 			_, file, found := strings.Cut(fields.next(), "\t")
 			if !found {
 				break
@@ -153,7 +161,7 @@ func parseMerges(out []byte, pairs [][2]Hash) ([]triedMerge, error) {
 			m.addFile(file, "")
 		}
 		if status == "0" {
-			for {
+			for ctx.Err() == nil {
 				n, err := strconv.Atoi(fields.next())
 				if err != nil || n > len(fields.rest) {
 					break
@@ -170,11 +178,14 @@ func parseMerges(out []byte, pairs [][2]Hash) ([]triedMerge, error) {
 					}
 				}
 			}
-			if len(m.Files) == 0 {
-				return nil, fmt.Errorf("git merge-tree names no file of %s and %s", p[0], p[1])
-			}
 		}
-		slices.SortFunc(m.Files, func(a, b CollidingFile) int { return strings.Compare(a.Path, b.Path) })
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		if status == "0" && len(m.Files) == 0 {
+			return nil, fmt.Errorf("git merge-tree names no file of %s and %s", p[0], p[1])
+		}
+		m.keep(files)
 		list = append(list, m)
 	}
 	return list, nil
@@ -182,15 +193,36 @@ func parseMerges(out []byte, pairs [][2]Hash) ([]triedMerge, error) {
 
 // addFile adds a file, or the kind of its conflict. The first kind is the most special one.
 func (m *triedMerge) addFile(path, kind string) {
+	if i, known := m.at[path]; known {
+		if f := &m.Files[i]; f.Kind == "" {
+			f.Kind = kind
+		}
+		return
+	}
+	if m.at == nil {
+		m.at = map[string]int{}
+	}
+	m.at[path] = len(m.Files)
+	m.Files = append(m.Files, CollidingFile{Path: path, Kind: kind})
+}
+
+// keep sorts the files that were read, keeps the first ones, and counts the others.
+func (m *triedMerge) keep(files int) {
+	m.at = nil
+	slices.SortFunc(m.Files, func(a, b CollidingFile) int { return strings.Compare(a.Path, b.Path) })
+	names := 0
 	for i := range m.Files {
-		if f := &m.Files[i]; f.Path == path {
-			if f.Kind == "" {
-				f.Kind = kind
-			}
+		f := &m.Files[i]
+		if len(f.Path) > object.MaxPath {
+			f.Path = strings.Clone(f.Path[:object.MaxPath])
+		}
+		names += len(f.Path)
+		if i > 0 && (i >= files || names > collideNames) {
+			m.More = len(m.Files) - i
+			m.Files = slices.Clone(m.Files[:i])
 			return
 		}
 	}
-	m.Files = append(m.Files, CollidingFile{Path: path, Kind: kind})
 }
 
 // fieldReader reads fields that end with NUL.
@@ -213,7 +245,8 @@ func (sc *mergeScratch) findRegions(ctx context.Context, merged []triedMerge) er
 		m := &merged[i]
 		marked := false
 		for _, f := range m.Files {
-			if f.Kind == "contents" && len(paths) < collidePaths {
+			// A path of this length may be cut, and a longer one is no argument of a child.
+			if f.Kind == "contents" && len(f.Path) < object.MaxPath && len(paths) < collidePaths {
 				paths[f.Path], marked = true, true
 			}
 		}

@@ -2,6 +2,7 @@ package gitd
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -12,6 +13,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/ramus-dev/ramus/gitd/object"
+	"github.com/ramus-dev/ramus/internal/growth"
 )
 
 // TestCollisions looks at one conflict of each kind.
@@ -37,7 +41,7 @@ func TestCollisions(t *testing.T) {
 		"new": "theirs\n"})
 	apart := write(base, map[string]string{"other": "1\n"})
 
-	got, err := r.Collisions(t.Context(), base, [][2]Hash{{ours, theirs}, {ours, apart}, {theirs, theirs}})
+	got, err := r.Collisions(t.Context(), base, [][2]Hash{{ours, theirs}, {ours, apart}, {theirs, theirs}}, 100)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,13 +63,84 @@ func TestCollisions(t *testing.T) {
 	}
 
 	none := Hash(strings.Repeat("1", 40))
-	if _, err := r.Collisions(t.Context(), base, [][2]Hash{{ours, none}}); !errors.Is(err, ErrNotFound) {
+	if _, err := r.Collisions(t.Context(), base, [][2]Hash{{ours, none}}, 100); !errors.Is(err, ErrNotFound) {
 		t.Errorf("a commit that does not exist: %v", err)
 	}
 	left, err := filepath.Glob(filepath.Join(r.dir, "objects", scratchPrefix+"*"))
 	if err != nil || len(left) > 0 {
 		t.Errorf("objects are left in %q, %v", left, err)
 	}
+}
+
+// TestCollisionsBound keeps the first files of a conflict, with their lines, and counts the others.
+func TestCollisionsBound(t *testing.T) {
+	r, write := collidingRepo(t)
+	var sides [3]Hash // the base and both branches
+	for i, content := range []string{"base\n", "ours\n", "theirs\n"} {
+		files := map[string]string{}
+		for n := range 9 {
+			files[fmt.Sprintf("d/f%d", n)] = content
+		}
+		sides[i] = write(sides[0], files)
+	}
+	for limit, want := range map[int]int{0: 1, 1: 1, 3: 3, 8: 8, 9: 9, 10: 9} {
+		got, err := r.Collisions(t.Context(), sides[0], [][2]Hash{{sides[1], sides[2]}}, limit)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := got[0]
+		if len(c.Files) != want || c.More != 9-want {
+			t.Errorf("at most %d files: %d and %d more, want %d and %d", limit, len(c.Files), c.More, want, 9-want)
+		}
+		for n, f := range c.Files {
+			if f.Path != fmt.Sprintf("d/f%d", n) || f.Kind != "contents" || len(f.Regions) != 1 {
+				t.Errorf("at most %d files: file %d is %+v", limit, n, f)
+			}
+		}
+	}
+}
+
+// TestMergeNames keeps no long paths, and counts the files that have them.
+func TestMergeNames(t *testing.T) {
+	long := strings.Repeat("x", object.MaxPath)
+	var out strings.Builder
+	out.WriteString("0\x00" + strings.Repeat("a", 40) + "\x00\x00")
+	for n := range 20 {
+		fmt.Fprintf(&out, "1\x00%02d%s\x00CONFLICT (contents)\x00text\x00", n, long)
+	}
+	out.WriteString("1\x0000" + long + "\x00CONFLICT (contents)\x00text\x00\x00")
+	list, err := parseMerges(t.Context(), []byte(out.String()), [][2]Hash{{}}, 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := list[0]
+	if want := collideNames / object.MaxPath; len(c.Files) != want || c.More != 20-want {
+		t.Errorf("%d files and %d more, want %d and %d", len(c.Files), c.More, want, 20-want)
+	}
+	for _, f := range c.Files {
+		if len(f.Path) > object.MaxPath {
+			t.Errorf("a path of %d bytes is kept", len(f.Path))
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := parseMerges(ctx, []byte(out.String()), [][2]Hash{{}}, 100); !errors.Is(err, context.Canceled) {
+		t.Errorf("after the end of its context: %v", err)
+	}
+}
+
+// TestCollisionGrowth checks that the time to read merges grows with the output of git, also if a merge has many files.
+func TestCollisionGrowth(t *testing.T) {
+	hash := strings.Repeat("a", 40)
+	growth.Check(t, "merges", func(text []byte) {
+		if _, err := parseMerges(t.Context(), text, [][2]Hash{{}}, 50); err != nil {
+			t.Error(err)
+		}
+	},
+		growth.Case{Name: "entries", Limit: collideBytes / 4, Prefix: "0\x00" + hash + "\x00",
+			Each: func(n int) string { return fmt.Sprintf("100644 1\t%05x\x00", n) }, Suffix: "\x00\x00"},
+		growth.Case{Name: "messages", Limit: collideBytes / 2, Prefix: "0\x00" + hash + "\x00\x00",
+			Each: func(n int) string { return fmt.Sprintf("1\x00%05x\x00CONFLICT (\x00\x00", n) }, Suffix: "\x00"})
 }
 
 // TestCollisionsAgree compares the conflicts of random histories with those that git merge-tree finds: of 200 pairs of
@@ -114,7 +189,7 @@ func TestCollisionsAgree(t *testing.T) {
 			asked = append(asked, [2]Hash{tips[i], tips[j]})
 		}
 	}
-	got, err := r.Collisions(t.Context(), root, asked)
+	got, err := r.Collisions(t.Context(), root, asked, 100)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -212,7 +287,7 @@ func FuzzRegions(f *testing.F) {
 		[]byte(one+" "+two+"\n+++ b/f\n@@ -1,2 +1,3 @@\n-x\n-y\n+<<<<<<< "+one+"\n+=======\n+>>>>>>> "+two+"\n"))
 	f.Add([]byte("1\x00"+one+"\x00\x00"), []byte("@@ -0 +1 @@\n"))
 	f.Fuzz(func(t *testing.T, merges, diffs []byte) {
-		list, err := parseMerges(merges, [][2]Hash{{Hash(one), Hash(two)}})
+		list, err := parseMerges(t.Context(), merges, [][2]Hash{{Hash(one), Hash(two)}}, 3)
 		if err != nil {
 			return
 		}

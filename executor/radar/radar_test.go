@@ -1,8 +1,10 @@
 package radar
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -103,7 +105,7 @@ func TestLook(t *testing.T) {
 	if want := "main/d:f"; got != want || rep.Merged != 4 {
 		t.Errorf("after a moved: conflicts %q, want %q; %d pairs merged", got, want, rep.Merged)
 	}
-	if n := len(r.repos["app"].files); n != 10 {
+	if n := len(r.repos["app"].results); n != 10 {
 		t.Errorf("%d results are kept, want those of the 10 pairs", n)
 	}
 
@@ -208,15 +210,15 @@ func TestBranchAtBase(t *testing.T) {
 	}
 }
 
-// TestReportBounds lists as many conflicts, and files of each, as are possible, and counts the others.
+// TestReportBounds lists as many conflicts as are possible, and counts the others.
 func TestReportBounds(t *testing.T) {
 	m := new(Radar).memory("app")
 	var pairs []pair
 	for i := range MaxConflicts + 3 {
 		p := pair{"a", fmt.Sprint("b", i), [2]gitd.Hash{"a", gitd.Hash(fmt.Sprint("b", i))}}
-		m.files[p.commits] = make([]gitd.CollidingFile, MaxFiles+i)
+		m.results[p.commits] = result{make([]gitd.CollidingFile, MaxFiles), i}
 		if i == 1 {
-			m.files[p.commits] = nil
+			m.results[p.commits] = result{}
 		}
 		pairs = append(pairs, p)
 	}
@@ -230,6 +232,50 @@ func TestReportBounds(t *testing.T) {
 	}
 }
 
+// TestManyFiles keeps and lists as many files of a conflict as are possible, the first by path, and counts the others.
+func TestManyFiles(t *testing.T) {
+	s := newSite(t)
+	base := s.write("main", "f", "0\n")
+	writeAll := func(branch string, files int) {
+		t.Helper()
+		c := gitd.NewCommit{Author: gitd.Person{Name: "A", Email: "a@example.org"}, When: s.clock, Message: branch,
+			From: base, Parents: []gitd.Hash{base}}
+		for i := range files {
+			c.Put = append(c.Put, gitd.File{Path: fmt.Sprintf("d/%03d", i), Content: []byte(branch)})
+		}
+		h, err := s.repo.WriteCommit(t.Context(), c)
+		if err == nil {
+			err = s.repo.Update(t.Context(), gitd.RefUpdate{Name: "refs/heads/" + branch, New: h})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	writeAll("few", MaxFiles)
+	writeAll("many", MaxFiles+7)
+	writeAll("most", MaxFiles+70)
+	r := &Radar{}
+	for range 2 { // the second report is of what is kept
+		rep, _ := s.look(r, Question{})
+		got := map[string]int{}
+		for _, c := range rep.Conflicts {
+			got[c.One+" "+c.Other] = c.More
+			if len(c.Files) != MaxFiles || c.Files[0].Path != "d/000" || c.Files[MaxFiles-1].Path != fmt.Sprintf("d/%03d", MaxFiles-1) ||
+				len(c.Files[MaxFiles-1].Regions) != 1 {
+				t.Errorf("%s and %s: %d files, %+v", c.One, c.Other, len(c.Files), c.Files)
+			}
+		}
+		if want := map[string]int{"few many": 0, "few most": 0, "many most": 7}; !maps.Equal(got, want) {
+			t.Errorf("further files %v, want %v", got, want)
+		}
+	}
+	for commits, res := range r.repos["app"].results {
+		if cap(res.files) > 2*MaxFiles {
+			t.Errorf("%v: space for %d files is kept", commits, cap(res.files))
+		}
+	}
+}
+
 // TestForget keeps the results of tips, up to a bound.
 func TestForget(t *testing.T) {
 	fill := func(results, apart int) (*memory, []gitd.Tip) {
@@ -237,7 +283,8 @@ func TestForget(t *testing.T) {
 		for i := range results {
 			h := gitd.Hash(fmt.Sprint(i))
 			tips = append(tips, gitd.Tip{Commit: h})
-			m.files[[2]gitd.Hash{"base", h}] = nil
+			m.results[[2]gitd.Hash{"base", h}] = result{}
+			m.cuts[[2]gitd.Hash{"base", h}] = 1
 		}
 		for i := range apart {
 			m.apart[gitd.Hash(fmt.Sprint(i))] = true
@@ -245,16 +292,21 @@ func TestForget(t *testing.T) {
 		return m, tips
 	}
 	m, tips := fill(4, 0)
-	if m.forget("base", tips[:3]); len(m.files) != 3 {
-		t.Errorf("%d results are kept, want those of three tips", len(m.files))
+	if m.forget("base", tips[:3]); len(m.results) != 3 || len(m.cuts) != 3 {
+		t.Errorf("%d results and %d slow pairs are kept, want those of three tips", len(m.results), len(m.cuts))
 	}
-	if m.forget("other", tips); len(m.files) != 0 {
-		t.Errorf("%d results are kept of a base that has moved", len(m.files))
+	if m.forget("other", tips); len(m.results) != 0 || len(m.cuts) != 0 {
+		t.Errorf("%d results and %d slow pairs are kept of a base that has moved", len(m.results), len(m.cuts))
 	}
 	for _, more := range []int{0, 1} {
 		m, tips := fill(maxKnown+more, 2*maxTips+more)
-		if m.forget("base", tips); (len(m.files) == 0) != (more == 1) || (len(m.apart) == 0) != (more == 1) {
-			t.Errorf("with %d more: %d results, %d tips", more, len(m.files), len(m.apart))
+		if m.forget("base", tips); (len(m.results) == 0) != (more == 1) || (len(m.apart) == 0) != (more == 1) {
+			t.Errorf("with %d more: %d results, %d tips", more, len(m.results), len(m.apart))
+		}
+		m, tips = fill(1, 0)
+		m.results[[2]gitd.Hash{"base", "0"}] = result{files: make([]gitd.CollidingFile, maxKept+more)}
+		if m.forget("base", tips); (len(m.results) == 0) != (more == 1) {
+			t.Errorf("with %d files more than are kept: %d results", more, len(m.results))
 		}
 	}
 }
@@ -294,5 +346,52 @@ func TestWithin(t *testing.T) {
 			}
 			return
 		}
+	}
+}
+
+// TestPartTime cuts the merges that take too long, in a look whose time is bounded. The parts become smaller until a pair is
+// alone, and a pair that always takes too long is left out.
+func TestPartTime(t *testing.T) {
+	s := newSite(t)
+	s.write("main", "f", "0\n")
+	for i := range 3 { // 6 pairs
+		s.write(fmt.Sprintf("b%d", i), "f", fmt.Sprintf("%d\n", i+1))
+	}
+	r := &Radar{}
+	m := r.memory("app")
+	m.partTime = 1
+	for look := 0; ; look++ {
+		rep, _ := s.look(r, Question{Within: time.Hour})
+		if rep.Merged != 0 || rep.Left != 6 || rep.Pairs != 0 {
+			t.Fatalf("look %d with parts of 1 ns: %d pairs, %d left, %d merged", look, rep.Pairs, rep.Left, rep.Merged)
+		}
+		if len(m.cuts) == 6 && !slices.ContainsFunc(slices.Collect(maps.Values(m.cuts)), func(n int) bool { return n < maxCuts }) {
+			break
+		}
+		if look > 6*maxCuts {
+			t.Fatalf("after %d looks: parts of %d pairs, cut %v", look, m.part, m.cuts)
+		}
+	}
+	m.partTime = time.Hour
+	if rep, _ := s.look(r, Question{Within: time.Hour}); rep.Merged != 0 || rep.Left != 6 {
+		t.Errorf("pairs that take too long: %d merged, %d left", rep.Merged, rep.Left)
+	}
+	// A branch that moves has new pairs. The parts grow again.
+	s.write("b0", "f", "4\n")
+	rep, got := s.look(r, Question{Within: time.Hour})
+	if want := "b0/b1:f b0/b2:f"; got != want || rep.Merged != 3 || rep.Left != 3 || m.part != 4 {
+		t.Errorf("conflicts %q, want %q; %d merged, %d left, parts of %d", got, want, rep.Merged, rep.Left, m.part)
+	}
+	// A look without a bound merges all of them.
+	if rep, _ = s.look(r, Question{}); rep.Merged != 3 || rep.Left != 0 || len(rep.Conflicts) != 3 || len(m.cuts) != 0 {
+		t.Errorf("%d merged, %d left, %d conflicts, cut %v", rep.Merged, rep.Left, len(rep.Conflicts), m.cuts)
+	}
+	// The end of the reader's own time is an error.
+	s.write("b0", "f", "5\n")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, _, err := m.collide(ctx, Question{Repo: s.repo, Within: time.Hour}, rep.Commit,
+		[][2]gitd.Hash{{rep.Commit, rep.Branches[0].Commit}}); !errors.Is(err, context.Canceled) {
+		t.Errorf("a reader who has gone: %v", err)
 	}
 }
