@@ -40,10 +40,10 @@ func (f *Fleet) Acquire(ctx context.Context, r Request) (*Lease, error) {
 			w = nil // the slot has replaced w, if there was one
 			lease, err, again := f.leaseWhenReadyLocked(ctx, b, r)
 			if !again {
-				f.mu.Unlock()
 				if lease != nil && !lease.Fresh {
 					f.event(FleetEvent{Key: r.Key, What: "warm", ID: lease.Host.Container().ID})
 				}
+				f.mu.Unlock()
 				return lease, err
 			}
 			continue

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"encoding/json"
+	"slices"
 
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/gateway/route"
@@ -14,8 +15,11 @@ const workflowBody = 16 << 20
 // six.
 const promptBody = 2 << 20
 
-// routes returns all routes.
-func (s *Server) routes() []route.Route {
+// routes returns all routes. The caller may change the list.
+func (s *Server) routes() []route.Route { return slices.Clone(s.table) }
+
+// makeTable returns all routes. It is called once, because some parts set themselves up by it.
+func (s *Server) makeTable() []route.Route {
 	// rest serves /NAME.git/… and /NAME/…, and answers requests that no other route serves.
 	rest := route.Route{Pattern: "/", Access: route.AccessGit, Summary: "Repositories, for git clients", Body: -1,
 		Handle: s.fallback}

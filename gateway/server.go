@@ -147,6 +147,7 @@ type Server struct {
 	once     sync.Once
 	mux      *route.Mux
 	apis     []interface{ Routes() []route.Route }
+	table    []route.Route // of all apis
 	preview  *preview.API
 	web      *web.API
 	pages    *evidence.API

@@ -115,6 +115,7 @@ func (s *Server) setUpAlone() {
 		&nodesapi.API{Machines: machines, Nodes: s.Nodes, Programs: s.Programs},
 		&adminAPI{Executor: s.Executor, Names: s.Names, Version: s.Version, Reload: s.Reload},
 	}
+	s.table = s.makeTable()
 }
 
 // setTools sets up previews, the MCP server, the evidence of runs and terminals.

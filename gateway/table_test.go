@@ -61,6 +61,27 @@ func TestEveryRouteIsReachableByItsPattern(t *testing.T) {
 	}
 }
 
+// TestTableIsMadeOnce checks that later uses of the table do not set up its parts again, which requests use meanwhile.
+func TestTableIsMadeOnce(t *testing.T) {
+	s := bare(t)
+	made := 0
+	s.apis = append(s.apis, counted{&made})
+	s.table = s.makeTable()
+	n := len(s.routes())
+	s.openAPI()
+	if s.Handler(); made != 1 || len(s.routes()) != n || s.routes()[n-1].Handle == nil {
+		t.Errorf("the routes of a part were made %d times, and the table has %d of %d", made, len(s.routes()), n)
+	}
+}
+
+// counted counts how often its routes are made.
+type counted struct{ made *int }
+
+func (c counted) Routes() []route.Route {
+	*c.made++
+	return nil
+}
+
 func TestWhatIsNoRoute(t *testing.T) {
 	h := bare(t).cors(bare(t).mux.Handler(bare(t).routes(), nil))
 	for _, x := range []struct {

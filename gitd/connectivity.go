@@ -178,6 +178,12 @@ func (w *connectivity) checkBlob(h Hash) error {
 		return nil
 	}
 	obj, sent := w.readSent(h, 0)
+	switch {
+	case w.ctx.Err() != nil:
+		return context.Cause(w.ctx)
+	case w.exceeded():
+		return errAskGit
+	}
 	if !sent {
 		var err error
 		if obj.Kind, err = w.repo.objects.Kind(w.ctx, h); err != nil {

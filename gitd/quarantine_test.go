@@ -343,3 +343,37 @@ func TestConnectivityOfRepeatedParents(t *testing.T) {
 		t.Errorf("a check that may do nothing: %v", err)
 	}
 }
+
+// TestConnectivityOfLongChains checks files at the ends of chains of deltas, which cost more than they are large.
+func TestConnectivityOfLongChains(t *testing.T) {
+	var made []madeObject
+	var entries []any
+	for i := range 200 {
+		o := madeBlob(fmt.Sprintf("%0100d", i)) // all have the same size, as packOfMade needs
+		if i > 0 {
+			o.base = made[i-1].id()
+		}
+		made, entries = append(made, o), append(entries, fmt.Sprintf("100644 %06d", i), o)
+	}
+	tree := madeTree(entries...)
+	tip := madeOn("m", tree)
+	dir := t.TempDir()
+	git(t, dir, "init", "-q", "--bare")
+	cmd := exec.Command("git", "-C", dir, "index-pack", "--stdin")
+	cmd.Stdin = bytes.NewReader(packOfMade(append(made, tree, tip)...))
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	q := &quarantine{packs: pack.Files{Dir: filepath.Join(dir, "objects/pack")}, sent: 1 << 60}
+	defer q.packs.Close()
+	check := func(budget int64) error {
+		w := &connectivity{ctx: t.Context(), q: q, trees: map[Hash]Hash{}, known: map[Hash]string{}, until: q.packs.Rebuilt() + budget}
+		return w.checkCommits(tip.id())
+	}
+	if err := check(connectivityRebuilt); err != nil {
+		t.Errorf("chains of up to %d deltas: %v", len(made)-1, err)
+	}
+	if err := check(1 << 20); !errors.Is(err, errAskGit) {
+		t.Errorf("a check that may read 256 entries: %v", err)
+	}
+}

@@ -29,12 +29,6 @@ const (
 	// maxKept is the number of files of all results of a repository. It is twice that of the largest report, so the
 	// results of one report are always kept.
 	maxKept = MaxBranches * (MaxBranches + 1) * MaxFiles
-	// partTime bounds the merges of atOnce pairs in a look whose time is bounded. In a repository of 27,000 files they take
-	// less than a second.
-	partTime = 5 * time.Second
-	// maxCuts is the number of times that one pair may take longer than partTime. Looks whose time is bounded leave it out
-	// then.
-	maxCuts = 2
 )
 
 // Conflict is a pair of branches that do not merge.
@@ -57,7 +51,7 @@ type Report struct {
 	// Pairs were compared, and Merged of them now. The others were known.
 	Pairs  int `json:"pairs"`
 	Merged int `json:"merged"`
-	// Left is the number of pairs that were not compared, because [Question.Within] was over or they take too long.
+	// Left is the number of pairs that were not compared, because [Question.Within] was over.
 	Left int `json:"left,omitempty"`
 	// MoreBranches are live and were not compared. MoreConflicts are not listed.
 	MoreBranches  int `json:"more_branches,omitempty"`
@@ -76,11 +70,6 @@ type memory struct {
 	rules   gitd.Hash     // of the .gitattributes by which the results were found
 	results map[[2]gitd.Hash]result
 	apart   map[gitd.Hash]bool // by tip, whether it shares no commit with the base
-
-	// The following are about looks whose time is bounded.
-	partTime time.Duration        // bounds one part
-	part     int                  // pairs of the next part, at most atOnce
-	cuts     map[[2]gitd.Hash]int // the number of times that a pair alone took longer than partTime
 }
 
 // result is the result of a merge. It has no files if the merge is clean.
@@ -95,8 +84,7 @@ func (r *Radar) memory(repo string) *memory {
 	defer r.mu.Unlock()
 	m := r.repos[repo]
 	if m == nil {
-		m = &memory{turn: make(chan struct{}, 1), results: map[[2]gitd.Hash]result{}, apart: map[gitd.Hash]bool{},
-			partTime: partTime, part: atOnce, cuts: map[[2]gitd.Hash]int{}}
+		m = &memory{turn: make(chan struct{}, 1), results: map[[2]gitd.Hash]result{}, apart: map[gitd.Hash]bool{}}
 		m.turn <- struct{}{}
 		if r.repos == nil {
 			r.repos = map[string]*memory{}
@@ -116,8 +104,8 @@ type Question struct {
 	Of string
 	// Among limits the pairs to those with at least one branch for which it returns true. Nil means all.
 	Among func(branch string) bool
-	// Within bounds the time for merges. Some pairs are merged in any case if they take less than 5 s, and the next look goes
-	// on with those that are left. Zero means no bound.
+	// Within bounds the time for merges. Some pairs are merged in any case, and the next look goes on with those that are left. Zero
+	// means no bound.
 	Within time.Duration
 }
 
@@ -263,7 +251,6 @@ func (m *memory) merge(ctx context.Context, q Question, base gitd.Hash, pairs []
 	}
 	if rules.Hash != m.rules {
 		clear(m.results)
-		clear(m.cuts)
 		m.rules = rules.Hash
 	}
 	unknown := map[[2]gitd.Hash]int{} // the number of pairs with these commits
@@ -273,63 +260,24 @@ func (m *memory) merge(ctx context.Context, q Question, base gitd.Hash, pairs []
 			left++
 		}
 	}
-	todo := slices.Collect(maps.Keys(unknown))
-	if q.Within > 0 {
-		todo = slices.DeleteFunc(todo, func(commits [2]gitd.Hash) bool { return m.cuts[commits] >= maxCuts })
-	}
 	// Results are stored in parts, so a look that was cut short does not begin again.
 	began := time.Now()
-	for len(todo) > 0 {
+	for some := range slices.Chunk(slices.Collect(maps.Keys(unknown)), atOnce) {
 		if merged > 0 && q.Within > 0 && time.Since(began) > q.Within {
 			break
 		}
-		size := atOnce
-		if q.Within > 0 {
-			size = m.part
-		}
-		some := todo[:min(size, len(todo))]
-		todo = todo[len(some):]
-		done, cut, err := m.collide(ctx, q, base, some)
+		done, err := q.Repo.Collisions(ctx, base, some, MaxFiles)
 		if err != nil {
 			return 0, 0, err
-		}
-		if cut {
-			break
 		}
 		for _, c := range done {
 			commits := [2]gitd.Hash{c.Ours, c.Theirs}
 			m.results[commits] = result{c.Files, c.More}
-			delete(m.cuts, commits)
 			left -= unknown[commits]
 			merged++
 		}
 	}
 	return merged, left, nil
-}
-
-// collide merges one part of the pairs. If the time of the look is bounded, it reports whether they were cut because they
-// took too long, and sets the size of the next part.
-func (m *memory) collide(ctx context.Context, q Question, base gitd.Hash, some [][2]gitd.Hash) (
-	done []gitd.Collision, cut bool, err error) {
-	if q.Within <= 0 {
-		done, err = q.Repo.Collisions(ctx, base, some, MaxFiles)
-		return done, false, err
-	}
-	began := time.Now()
-	timed, cancel := context.WithTimeout(ctx, m.partTime)
-	defer cancel()
-	done, err = q.Repo.Collisions(timed, base, some, MaxFiles)
-	if err != nil && timed.Err() != nil && ctx.Err() == nil {
-		if len(some) == 1 {
-			m.cuts[some[0]]++
-		}
-		m.part = max(len(some)/4, 1)
-		return nil, true, nil
-	}
-	if err == nil && time.Since(began) < m.partTime/4 {
-		m.part = min(2*m.part, atOnce)
-	}
-	return done, false, err
 }
 
 // addConflicts adds the pairs with conflicts to the report.
@@ -353,7 +301,6 @@ func (m *memory) forget(base gitd.Hash, tips []gitd.Tip) {
 		keep[t.Commit] = true
 	}
 	maps.DeleteFunc(m.results, func(p [2]gitd.Hash, _ result) bool { return !keep[p[0]] || !keep[p[1]] })
-	maps.DeleteFunc(m.cuts, func(p [2]gitd.Hash, _ int) bool { return !keep[p[0]] || !keep[p[1]] })
 	files := 0
 	for _, res := range m.results {
 		files += len(res.files)

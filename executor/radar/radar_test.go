@@ -1,7 +1,6 @@
 package radar
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -284,7 +283,6 @@ func TestForget(t *testing.T) {
 			h := gitd.Hash(fmt.Sprint(i))
 			tips = append(tips, gitd.Tip{Commit: h})
 			m.results[[2]gitd.Hash{"base", h}] = result{}
-			m.cuts[[2]gitd.Hash{"base", h}] = 1
 		}
 		for i := range apart {
 			m.apart[gitd.Hash(fmt.Sprint(i))] = true
@@ -292,11 +290,11 @@ func TestForget(t *testing.T) {
 		return m, tips
 	}
 	m, tips := fill(4, 0)
-	if m.forget("base", tips[:3]); len(m.results) != 3 || len(m.cuts) != 3 {
-		t.Errorf("%d results and %d slow pairs are kept, want those of three tips", len(m.results), len(m.cuts))
+	if m.forget("base", tips[:3]); len(m.results) != 3 {
+		t.Errorf("%d results are kept, want those of three tips", len(m.results))
 	}
-	if m.forget("other", tips); len(m.results) != 0 || len(m.cuts) != 0 {
-		t.Errorf("%d results and %d slow pairs are kept of a base that has moved", len(m.results), len(m.cuts))
+	if m.forget("other", tips); len(m.results) != 0 {
+		t.Errorf("%d results are kept of a base that has moved", len(m.results))
 	}
 	for _, more := range []int{0, 1} {
 		m, tips := fill(maxKnown+more, 2*maxTips+more)
@@ -346,52 +344,5 @@ func TestWithin(t *testing.T) {
 			}
 			return
 		}
-	}
-}
-
-// TestPartTime cuts the merges that take too long, in a look whose time is bounded. The parts become smaller until a pair is
-// alone, and a pair that always takes too long is left out.
-func TestPartTime(t *testing.T) {
-	s := newSite(t)
-	s.write("main", "f", "0\n")
-	for i := range 3 { // 6 pairs
-		s.write(fmt.Sprintf("b%d", i), "f", fmt.Sprintf("%d\n", i+1))
-	}
-	r := &Radar{}
-	m := r.memory("app")
-	m.partTime = 1
-	for look := 0; ; look++ {
-		rep, _ := s.look(r, Question{Within: time.Hour})
-		if rep.Merged != 0 || rep.Left != 6 || rep.Pairs != 0 {
-			t.Fatalf("look %d with parts of 1 ns: %d pairs, %d left, %d merged", look, rep.Pairs, rep.Left, rep.Merged)
-		}
-		if len(m.cuts) == 6 && !slices.ContainsFunc(slices.Collect(maps.Values(m.cuts)), func(n int) bool { return n < maxCuts }) {
-			break
-		}
-		if look > 6*maxCuts {
-			t.Fatalf("after %d looks: parts of %d pairs, cut %v", look, m.part, m.cuts)
-		}
-	}
-	m.partTime = time.Hour
-	if rep, _ := s.look(r, Question{Within: time.Hour}); rep.Merged != 0 || rep.Left != 6 {
-		t.Errorf("pairs that take too long: %d merged, %d left", rep.Merged, rep.Left)
-	}
-	// A branch that moves has new pairs. The parts grow again.
-	s.write("b0", "f", "4\n")
-	rep, got := s.look(r, Question{Within: time.Hour})
-	if want := "b0/b1:f b0/b2:f"; got != want || rep.Merged != 3 || rep.Left != 3 || m.part != 4 {
-		t.Errorf("conflicts %q, want %q; %d merged, %d left, parts of %d", got, want, rep.Merged, rep.Left, m.part)
-	}
-	// A look without a bound merges all of them.
-	if rep, _ = s.look(r, Question{}); rep.Merged != 3 || rep.Left != 0 || len(rep.Conflicts) != 3 || len(m.cuts) != 0 {
-		t.Errorf("%d merged, %d left, %d conflicts, cut %v", rep.Merged, rep.Left, len(rep.Conflicts), m.cuts)
-	}
-	// The end of the reader's own time is an error.
-	s.write("b0", "f", "5\n")
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, _, err := m.collide(ctx, Question{Repo: s.repo, Within: time.Hour}, rep.Commit,
-		[][2]gitd.Hash{{rep.Commit, rep.Branches[0].Commit}}); !errors.Is(err, context.Canceled) {
-		t.Errorf("a reader who has gone: %v", err)
 	}
 }

@@ -101,7 +101,7 @@ func CodeLines(source, file string) [][]Piece {
 
 // tokensOf returns the tokens of visible source code, which have all of its text. Returns nil if there are none within the bounds.
 func (c *Colours) tokensOf(source, language, file string) []chroma.Token {
-	if len(source) > maxCode || c.exhausted() {
+	if c.bytes += len(source); len(source) > maxCode || c.exhausted() {
 		return nil
 	}
 	for line := range strings.Lines(source) {
@@ -119,8 +119,11 @@ func (c *Colours) tokensOf(source, language, file string) []chroma.Token {
 	if lexer == nil {
 		return nil
 	}
+	if _, err := lexer.Tokenise(nil, ""); err != nil { // the first call compiles the lexer, which is no work of this code
+		return nil
+	}
 	began := time.Now()
-	defer func() { c.spent, c.bytes = c.spent+time.Since(began), c.bytes+len(source) }()
+	defer func() { c.spent += time.Since(began) }()
 	next, err := lexer.Tokenise(nil, source)
 	if err != nil {
 		return nil

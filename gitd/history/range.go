@@ -151,6 +151,9 @@ func (w *rangeWalk) readCommit(ctx context.Context, h object.Hash) (*markedCommi
 		return nil, context.Cause(ctx)
 	}
 	data, raw, err := w.objects.RawCommit(ctx, h)
+	if errors.Is(err, object.ErrTooLarge) {
+		err = ErrLarge
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -276,7 +276,7 @@ func sizeOf(v ref.Val) int {
 	return 1
 }
 
-// plainKeys makes the type of each key of a mapping that uses a variable of a macro dynamic. Otherwise
+// plainKeys makes the type of each key of a mapping that reads a variable dynamic. Otherwise
 // [1].map(x, {x: x}).map(x, {x: x}) has a type that doubles with each step, and so does the time to check it.
 func plainKeys(tree *celast.AST) {
 	next := int64(1)
@@ -294,7 +294,7 @@ func plainKeys(tree *celast.AST) {
 		}
 		for _, entry := range e.AsMap().Entries() {
 			key := entry.AsMapEntry().Key()
-			if !usesMacroVariable(key) {
+			if !readsVariable(key) {
 				continue
 			}
 			at, _ := tree.SourceInfo().GetOffsetRange(key.ID())
@@ -312,11 +312,11 @@ func plainKeys(tree *celast.AST) {
 	}))
 }
 
-// usesMacroVariable reports whether an expression reads a variable other than state, input, context and result.
-func usesMacroVariable(e celast.Expr) bool {
+// readsVariable reports whether an expression reads a variable, which may be that of a macro by any name.
+func readsVariable(e celast.Expr) bool {
 	uses := false
 	celast.PreOrderVisit(e, celast.NewExprVisitor(func(e celast.Expr) {
-		uses = uses || e.Kind() == celast.IdentKind && !celWords[e.AsIdent()]
+		uses = uses || e.Kind() == celast.IdentKind
 	}))
 	return uses
 }

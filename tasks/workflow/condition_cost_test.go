@@ -181,6 +181,9 @@ func TestTypesOfKeys(t *testing.T) {
 	if ok, err := c.holds(costScope(), nil); err != nil || !ok {
 		t.Errorf("got %v, %v", ok, err)
 	}
+	if c, wrong = compileCondition("[1]"+strings.Repeat(".map(state,{state:state})", 20)+".all(state,state==state)", nil, false, false); c == nil {
+		t.Fatal(wrong)
+	}
 	_, wrong = compileCondition("[1].map(x,\n {nope: x, x: 1})", nil, false, false)
 	if len(wrong) != 1 || wrong[0].line != 2 || wrong[0].column != 2 || !strings.Contains(wrong[0].message, "'nope'") {
 		t.Errorf("got %v", wrong)
