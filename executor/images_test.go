@@ -1,6 +1,7 @@
 package executor_test
 
 import (
+	"crypto/rand"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -75,7 +76,8 @@ func TestDevcontainer(t *testing.T) {
 			"initializeCommand": "touch /tmp/ramus-initialized",
 		}`,
 		".devcontainer/tool/devcontainer-feature.json": `{"id": "tool", "version": "1.0.0", "options": {"word": {"type": "string", "default": "x"}}}`,
-		".devcontainer/tool/install.sh":                "#!/bin/sh\nprintf '#!/bin/sh\\necho a '\"$WORD\" > /usr/local/bin/tool && chmod 755 /usr/local/bin/tool\n",
+		".devcontainer/tool/install.sh": "#!/bin/sh\nprintf '#!/bin/sh\\necho a '\"$WORD\" > /usr/local/bin/tool && chmod 755 /usr/local/bin/tool\n" +
+			"# " + rand.Text() + "\n", // no earlier run left this image
 	})
 	res, out, _ := w.exec("run:dev",
 		`tool; cat /cache/created; echo "$FROM_FILE,$HOST_HOME"; ls -d /host; id -u; echo x >made`)
