@@ -307,6 +307,24 @@ func withoutProgress(answer string) string {
 // kindNames are the names of the types of objects in packs.
 var kindNames = [...]string{1: "commit", 2: "tree", 3: "blob", 4: "tag"}
 
+// checkerOf returns a check of a commit in a push of objects. The check does at most so much work, see [pack.Files.Rebuilt].
+func checkerOf(t *testing.T, tip madeObject, objects ...madeObject) func(budget int64) error {
+	t.Helper()
+	dir := t.TempDir()
+	git(t, dir, "init", "-q", "--bare")
+	cmd := exec.Command("git", "-C", dir, "index-pack", "--strict", "--stdin")
+	cmd.Stdin = bytes.NewReader(packOfMade(objects...))
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	q := &quarantine{packs: pack.Files{Dir: filepath.Join(dir, "objects/pack")}, sent: 1 << 60}
+	t.Cleanup(q.packs.Close)
+	return func(budget int64) error {
+		w := &connectivity{ctx: t.Context(), q: q, trees: map[Hash]Hash{}, known: map[Hash]string{}, until: q.packs.Rebuilt() + budget}
+		return w.checkCommits(tip.id())
+	}
+}
+
 // TestConnectivityOfRepeatedParents checks a commit that has the same parent thousands of times, and one whose check takes
 // too much work.
 func TestConnectivityOfRepeatedParents(t *testing.T) {
@@ -323,19 +341,7 @@ func TestConnectivityOfRepeatedParents(t *testing.T) {
 		parents[i] = parent
 	}
 	tip := madeOn("second", second, parents...)
-	dir := t.TempDir()
-	git(t, dir, "init", "-q", "--bare")
-	cmd := exec.Command("git", "-C", dir, "index-pack", "--strict", "--stdin")
-	cmd.Stdin = bytes.NewReader(packOfMade(blob, first, second, parent, tip))
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	q := &quarantine{packs: pack.Files{Dir: filepath.Join(dir, "objects/pack")}, sent: 1 << 60}
-	defer q.packs.Close()
-	check := func(budget int64) error {
-		w := &connectivity{ctx: t.Context(), q: q, trees: map[Hash]Hash{}, known: map[Hash]string{}, until: q.packs.Rebuilt() + budget}
-		return w.checkCommits(tip.id())
-	}
+	check := checkerOf(t, tip, blob, first, second, parent, tip)
 	if err := check(connectivityRebuilt); err != nil {
 		t.Errorf("a commit that has its parent %d times: %v", len(parents), err)
 	}
@@ -357,19 +363,7 @@ func TestConnectivityOfLongChains(t *testing.T) {
 	}
 	tree := madeTree(entries...)
 	tip := madeOn("m", tree)
-	dir := t.TempDir()
-	git(t, dir, "init", "-q", "--bare")
-	cmd := exec.Command("git", "-C", dir, "index-pack", "--stdin")
-	cmd.Stdin = bytes.NewReader(packOfMade(append(made, tree, tip)...))
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	q := &quarantine{packs: pack.Files{Dir: filepath.Join(dir, "objects/pack")}, sent: 1 << 60}
-	defer q.packs.Close()
-	check := func(budget int64) error {
-		w := &connectivity{ctx: t.Context(), q: q, trees: map[Hash]Hash{}, known: map[Hash]string{}, until: q.packs.Rebuilt() + budget}
-		return w.checkCommits(tip.id())
-	}
+	check := checkerOf(t, tip, append(made, tree, tip)...)
 	if err := check(connectivityRebuilt); err != nil {
 		t.Errorf("chains of up to %d deltas: %v", len(made)-1, err)
 	}
