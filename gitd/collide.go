@@ -13,6 +13,7 @@ import (
 
 	"github.com/ramus-dev/ramus/gitd/gitcmd"
 	"github.com/ramus-dev/ramus/gitd/object"
+	"github.com/ramus-dev/ramus/internal/text"
 )
 
 // Bounds of [Repo.Collisions].
@@ -39,8 +40,9 @@ type Collision struct {
 
 // CollidingFile is a file in conflict.
 type CollidingFile struct {
-	// Path is cut after [object.MaxPath] bytes.
+	// Path is cut after [object.MaxPath] bytes, and not within a rune.
 	Path string `json:"path"`
+	cut  bool   // Path is cut
 	// Kind is git's name of the conflict, such as "contents", "modify/delete", "binary" or "rename/rename". It is empty
 	// if git names none.
 	Kind string `json:"kind,omitempty"`
@@ -214,7 +216,7 @@ func (m *triedMerge) keep(files int) {
 	for i := range m.Files {
 		f := &m.Files[i]
 		if len(f.Path) > object.MaxPath {
-			f.Path = strings.Clone(f.Path[:object.MaxPath])
+			f.Path, f.cut = strings.Clone(text.Head(f.Path, object.MaxPath)), true
 		}
 		names += len(f.Path)
 		if i > 0 && (i >= files || names > collideNames) {
@@ -245,8 +247,7 @@ func (sc *mergeScratch) findRegions(ctx context.Context, merged []triedMerge) er
 		m := &merged[i]
 		marked := false
 		for _, f := range m.Files {
-			// A path of this length may be cut, and a longer one is no argument of a child.
-			if f.Kind == "contents" && len(f.Path) < object.MaxPath && len(paths) < collidePaths {
+			if f.Kind == "contents" && !f.cut && len(paths) < collidePaths {
 				paths[f.Path], marked = true, true
 			}
 		}

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/ramus-dev/ramus/gitd/object"
 	"github.com/ramus-dev/ramus/internal/growth"
@@ -102,7 +103,7 @@ func TestCollisionsBound(t *testing.T) {
 
 // TestMergeNames keeps no long paths, and counts the files that have them.
 func TestMergeNames(t *testing.T) {
-	long := strings.Repeat("x", object.MaxPath)
+	long := strings.Repeat("€", object.MaxPath/3)
 	var out strings.Builder
 	out.WriteString("0\x00" + strings.Repeat("a", 40) + "\x00\x00")
 	for n := range 20 {
@@ -118,8 +119,8 @@ func TestMergeNames(t *testing.T) {
 		t.Errorf("%d files and %d more, want %d and %d", len(c.Files), c.More, want, 20-want)
 	}
 	for _, f := range c.Files {
-		if len(f.Path) > object.MaxPath {
-			t.Errorf("a path of %d bytes is kept", len(f.Path))
+		if n := len(f.Path); n > object.MaxPath || n < object.MaxPath-2 || !utf8.ValidString(f.Path) {
+			t.Errorf("a path of %d bytes is kept, which ends with %q", n, f.Path[n-3:])
 		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
