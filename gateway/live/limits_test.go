@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -85,9 +86,17 @@ func TestLimits(t *testing.T) {
 
 	have["more"] = "x"
 	large, many := dial(t, server), dial(t, server)
+	d := websocket.Dialer{Subprotocols: []string{Protocol}, EnableCompression: true}
+	deflated, _, err := d.Dial("ws"+strings.TrimPrefix(server, "http")+"/live", http.Header{"Origin": {server}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer deflated.Close()
+	_ = deflated.WriteMessage(websocket.TextMessage, []byte(`{"sub":"/n"`+strings.Repeat(" ", maxMessage)+`}`))
 	_ = many.WriteJSON(map[string]any{"sub": "/n", "have": have})
 	_ = large.WriteMessage(websocket.TextMessage, []byte(`{"sub":"/n"`+strings.Repeat(" ", 256<<10)+`}`))
-	for about, conn := range map[string]*websocket.Conn{"too many fragments": many, "too many bytes": large} {
+	for about, conn := range map[string]*websocket.Conn{"too many fragments": many, "too many bytes": large,
+		"too many bytes after decompression": deflated} {
 		_ = conn.SetReadDeadline(time.Now().Add(10 * time.Second))
 		var closed *websocket.CloseError
 		if _, text, err := conn.ReadMessage(); !errors.As(err, &closed) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"net/http"
 	"net/url"
 	"strings"
@@ -200,13 +201,19 @@ func (s *socket) read(ctx context.Context) {
 	s.conn.SetPongHandler(alive)
 	_ = alive("")
 	for {
-		kind, text, err := s.conn.ReadMessage()
+		kind, in, err := s.conn.NextReader()
+		if err != nil {
+			return
+		}
+		// The connection bounds the bytes that are sent. They can be far more when they are decompressed.
+		text, err := io.ReadAll(io.LimitReader(in, maxMessage+1))
 		if err != nil {
 			return
 		}
 		_ = alive("")
 		var q request
-		if kind != websocket.TextMessage || json.Unmarshal(text, &q) != nil || len(q.Have.keys) > maxFragment {
+		if kind != websocket.TextMessage || len(text) > maxMessage || json.Unmarshal(text, &q) != nil ||
+			len(q.Have.keys) > maxFragment {
 			s.end(errors.New("a message that is none"))
 			return
 		}
