@@ -6,6 +6,8 @@ import (
 	"errors"
 	"io"
 	"strings"
+
+	"github.com/ramus-dev/ramus/internal/text"
 )
 
 // MaxRun bounds the text of one run that is indexed, in bytes.
@@ -32,8 +34,12 @@ func (b *Builder) Add(p Passage, text string) error {
 	return b.Copy(p, strings.NewReader(text))
 }
 
+// maxStep bounds the name of a step in the index, in bytes. Each part of a chunk has one.
+const maxStep = 200
+
 // Copy adds a passage that it reads to its end. Text above [MaxRun] is left out.
 func (b *Builder) Copy(p Passage, from io.Reader) error {
+	p.Step = strings.Clone(text.Head(p.Step, maxStep))
 	lines := bufio.NewReaderSize(from, chunkText)
 	number, begun, inLine := int64(1), false, false
 	for {

@@ -40,7 +40,7 @@ type Passage struct {
 	Kind Kind `json:"kind"`
 	// Seq is the number of the event that it belongs to, which is the begin of a step for commands and outputs. It is 0 for the run.
 	Seq    int64  `json:"seq,omitempty"`
-	Step   string `json:"step,omitempty"`
+	Step   string `json:"step,omitempty"`   // at most 200 bytes of its name
 	Stream string `json:"stream,omitempty"` // of an output or an answer: "stdout" or "stderr"
 }
 
@@ -75,8 +75,10 @@ func decodeChunk(b []byte) (c chunk, err error) {
 	if len(b) < 4 || crc32.ChecksumIEEE(b[4:]) != binary.BigEndian.Uint32(b) {
 		return c, fmt.Errorf("%w: a chunk does not have its checksum", ErrDamaged)
 	}
-	if n, err := s2.DecodedLen(b[4:]); err != nil || n > maxEncoded {
-		return c, fmt.Errorf("%w: a chunk has %d bytes: %w", ErrDamaged, n, err)
+	if n, err := s2.DecodedLen(b[4:]); err != nil {
+		return c, fmt.Errorf("%w: %w", ErrDamaged, err)
+	} else if n > maxEncoded {
+		return c, fmt.Errorf("%w: a chunk has %d bytes", ErrDamaged, n)
 	}
 	plain, err := s2.Decode(nil, b[4:])
 	if err != nil {

@@ -41,6 +41,29 @@ func TestDecodeChunk(t *testing.T) {
 	}
 }
 
+// TestLongSteps indexes a chunk of many short passages of steps with long names.
+func TestLongSteps(t *testing.T) {
+	var chunks [][]byte
+	b := newBuilder(func(_, encoded []byte) error {
+		chunks = append(chunks, encoded)
+		return nil
+	})
+	p := Passage{Kind: KindCommand, Stream: "stdout", Seq: 1 << 60, Step: strings.Repeat("<", 1000)}
+	for range chunkText/2 + 1 {
+		if err := b.Add(p, "x"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := b.flush(); err != nil {
+		t.Fatal(err)
+	}
+	for i, encoded := range chunks {
+		if _, err := decodeChunk(encoded); err != nil {
+			t.Errorf("chunk %d of %d: %v", i, len(chunks), err)
+		}
+	}
+}
+
 // TestAround cuts long lines to the part around a place.
 func TestAround(t *testing.T) {
 	for at := range 3 * maxHitText {
