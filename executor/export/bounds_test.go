@@ -2,6 +2,7 @@ package export_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -166,6 +167,7 @@ func TestNames(t *testing.T) {
 type printed struct {
 	*world
 	lengths []int
+	fill    string // of outputs; empty means x
 	status  int
 }
 
@@ -187,7 +189,7 @@ func (w printed) Output(_ context.Context, _, step, stream string) (io.ReadClose
 	if _, err := fmt.Sscanf(step, "exec/%d", &i); err != nil || stream != "stdout" {
 		return nil, fmt.Errorf("there is no %s of %s", stream, step)
 	}
-	return io.NopCloser(strings.NewReader(strings.Repeat("x", w.lengths[i]))), nil
+	return io.NopCloser(strings.NewReader(strings.Repeat(cmp.Or(w.fill, "x"), w.lengths[i]))), nil
 }
 
 // TestCastBounds records outputs at the bounds. Times never go back, and a status of 0 is not printed.
@@ -241,5 +243,21 @@ func TestCastBounds(t *testing.T) {
 	}
 	if sum != 64<<20 || cut != 2 {
 		t.Errorf("%d bytes of outputs are recorded, and %d are cut", sum, cut)
+	}
+}
+
+// TestCastFile cuts a recording whose file would be far larger than the outputs in it.
+func TestCastFile(t *testing.T) {
+	const most = 96 << 20
+	outputs := printed{world: newWorld(t), lengths: many(18, func(int) int { return 1 << 20 }), fill: "\x1b"}
+	r := record.Run{ID: "1", Kind: record.KindExec, CreatedAt: time.Unix(990, 0)}
+	var out bytes.Buffer
+	n, err := export.Cast(t.Context(), outputs, r, &out)
+	if err != nil || n != len(outputs.lengths) || out.Len() > most+100 || out.Len() < most-8<<20 {
+		t.Errorf("%d commands in %d bytes, %v", n, out.Len(), err)
+	}
+	if end := out.Bytes()[out.Len()-100:]; !bytes.HasSuffix(end, []byte(`[the recording is cut]\r\n"]`+"\n")) ||
+		bytes.Count(out.Bytes(), []byte("is cut")) != 1 {
+		t.Errorf("the recording ends with %q", end)
 	}
 }

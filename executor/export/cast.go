@@ -18,6 +18,7 @@ import (
 const (
 	maxCastOutput = 1 << 20  // of one stream of a command
 	maxCast       = 64 << 20 // of all output
+	maxCastFile   = 96 << 20 // of the file, in which some bytes of an output are six
 )
 
 // castHeader is the first line of a recording.
@@ -31,7 +32,7 @@ type castHeader struct {
 
 // Cast writes the commands of a run and their outputs as a recording in the format asciicast v2, which players of
 // terminals show. Each command appears when it began, and its output when it ended, because the times inside are not
-// recorded. Outputs over 1 MiB are cut. Returns the number of commands.
+// recorded. Outputs over 1 MiB are cut, and so is a recording over 96 MiB. Returns the number of commands.
 func Cast(ctx context.Context, runs Runs, r record.Run, w io.Writer) (commands int, err error) {
 	c := &cast{runs: runs, run: r, out: bufio.NewWriter(w), begin: r.CreatedAt, left: maxCast}
 	if commands, err = c.write(ctx); err == nil {
@@ -50,7 +51,9 @@ type cast struct {
 	out   *bufio.Writer
 	begin time.Time
 	last  float64 // the time of the last line, in seconds
-	left  int64
+	left  int64   // bytes of output
+	bytes int64   // of the lines
+	full  bool    // a line was left out
 }
 
 func (c *cast) write(ctx context.Context) (commands int, err error) {
@@ -135,10 +138,22 @@ func (c *cast) print(at time.Time, content string) error {
 	return c.line([]any{c.last, "o", content})
 }
 
+// line writes a line. The first one that has no room, and all after it, are left out.
 func (c *cast) line(v any) error {
-	b, err := json.Marshal(v)
-	if err == nil {
-		_, err = c.out.Write(append(b, '\n'))
+	if c.full {
+		return nil
 	}
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	if c.bytes += int64(len(b)) + 1; c.bytes > maxCastFile {
+		c.full = true
+		b, err = json.Marshal([]any{c.last, "o", "\r\n[the recording is cut]\r\n"})
+		if err != nil {
+			return err
+		}
+	}
+	_, err = c.out.Write(append(b, '\n'))
 	return err
 }

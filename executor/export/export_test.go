@@ -423,6 +423,24 @@ func TestCast(t *testing.T) {
 	}
 }
 
+// TestRecordings leaves recordings out that an export has no room for.
+func TestRecordings(t *testing.T) {
+	w := newWorld(t)
+	repo, runs := w.caller(rand.New(rand.NewSource(2)))
+	for i := range runs {
+		runs[i].Kind, runs[i].CreatedAt, runs[i].Terminal = record.KindTerminal, time.Unix(999, 0), &record.TerminalCall{Name: "1"}
+	}
+	e := &export.Exporter{Runs: typed{w}, Repo: repo, Dir: filepath.Join(w.dir, "exports"), Bot: ada, Now: time.Now, Most: 1}
+	p, err := e.Prepare(t.Context(), export.Request{Runs: runs[:2], WithoutArtifacts: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	if len(p.Manifest.Terminals) != 1 || !slices.Contains(p.Manifest.LeftOut, "the recording of run "+runs[1].ID) {
+		t.Errorf("%v are recorded, and %q left out", p.Manifest.Terminals, p.Manifest.LeftOut)
+	}
+}
+
 // TestBounds exports more than an export may have.
 func TestBounds(t *testing.T) {
 	w := newWorld(t)

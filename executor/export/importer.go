@@ -18,13 +18,19 @@ import (
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/executor/seal"
 	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/internal/bytesize"
 	"github.com/ramus-dev/ramus/internal/text"
 )
 
 const (
 	maxRecord  = 4 << 20
 	maxJournal = 256 << 20
+	maxEvents  = 1 << 20 // of a journal
 	maxWords   = 4 << 10 // of a text of a run
+
+	// An export can have the same file in many runs.
+	maxRecords  = 256 << 20 // of all records and their manifests together
+	maxJournals = 4 << 30   // of all journals together
 )
 
 // Store keeps large files.
@@ -118,6 +124,8 @@ type opened struct {
 	at       gitd.Hash // the manifest's commit
 	manifest Manifest
 	runs     []openedRun
+	records  int64 // bytes that were read of records
+	journals int64 // bytes that were read of journals
 }
 
 // openedRun is a run of a file. The manifest is nil if the file does not have its record.
@@ -167,6 +175,15 @@ func (o *opened) open(ctx context.Context) error {
 	return nil
 }
 
+// read reads a file of a record. have has the bytes of all such files, which are at most all.
+func (o *opened) read(ctx context.Context, r Run, name string, most int64, have *int64, all int64) ([]byte, error) {
+	text, err := o.bundle.Repo.ReadFile(ctx, string(r.Record), name, most)
+	if *have += int64(len(text)); err == nil && *have > all {
+		return nil, fmt.Errorf("%s: such files have more than %s together: %w", name, bytesize.Text(all), gitd.ErrTooLarge)
+	}
+	return text, err
+}
+
 // openRun reads the record of a run.
 func (o *opened) openRun(ctx context.Context, r Run) error {
 	out := openedRun{Run: r}
@@ -178,7 +195,7 @@ func (o *opened) openRun(ctx context.Context, r Run) error {
 		return errors.New("its ref is elsewhere")
 	}
 	repo := o.bundle.Repo
-	text, err := repo.ReadFile(ctx, string(r.Record), "run.json", maxRecord)
+	text, err := o.read(ctx, r, "run.json", maxRecord, &o.records, maxRecords)
 	if err == nil {
 		err = json.Unmarshal(text, &out.run)
 	}
@@ -197,19 +214,19 @@ func (o *opened) openRun(ctx context.Context, r Run) error {
 		return fmt.Errorf("it is that of %s", out.run.Name())
 	}
 	out.manifest = new(record.Manifest)
-	text, err = repo.ReadFile(ctx, string(r.Record), record.ManifestPath, record.MaxManifest)
+	text, err = o.read(ctx, r, record.ManifestPath, record.MaxManifest, &o.records, maxRecords)
 	if err == nil {
 		err = json.Unmarshal(text, out.manifest)
 	}
 	if err != nil {
 		return err
 	}
-	journal, err := repo.ReadFile(ctx, string(r.Record), "journal.jsonl", maxJournal)
+	journal, err := o.read(ctx, r, "journal.jsonl", maxJournal, &o.journals, maxJournals)
 	if errors.Is(err, gitd.ErrNotFound) {
 		return nil
 	}
 	if err == nil {
-		_, err = record.ParseJournal(journal)
+		err = record.CheckJournal(journal, maxEvents)
 	}
 	return err
 }

@@ -38,7 +38,7 @@ type Exporter struct {
 	Dir string
 	Bot gitd.Person
 	Now func() time.Time
-	// Most bounds the artifacts, in bytes. 0 means [MaxArtifacts].
+	// Most bounds the artifacts, and the recordings of terminals, in bytes. 0 means [MaxArtifacts].
 	Most int64
 }
 
@@ -119,6 +119,7 @@ type packing struct {
 	sums  map[string]bool
 	bytes int64 // of artifacts
 	out   int   // artifacts that were left out
+	casts int64 // bytes of recordings
 }
 
 // add adds a ref, unless its commit is empty.
@@ -209,14 +210,21 @@ func (w *packing) run(ctx context.Context, r record.Run) error {
 	return nil
 }
 
-// record adds the recording of a terminal in which a command was typed.
+// record adds the recording of a terminal in which a command was typed. After the bound it adds none.
 func (w *packing) record(ctx context.Context, r record.Run) error {
+	if w.casts >= w.most() {
+		w.Manifest.LeftOut = append(w.Manifest.LeftOut, fmt.Sprintf("the recording of run %s", r.ID))
+		return nil
+	}
 	name := r.ID + ".cast"
 	f, err := os.Create(filepath.Join(w.dir, name))
 	if err != nil {
 		return err
 	}
 	commands, err := Cast(ctx, w.Exporter.Runs, r, f)
+	if size, seekErr := f.Seek(0, io.SeekCurrent); seekErr == nil {
+		w.casts += size
+	}
 	if err = errors.Join(err, f.Close()); err != nil || commands == 0 {
 		return err
 	}
@@ -225,9 +233,11 @@ func (w *packing) record(ctx context.Context, r record.Run) error {
 	return nil
 }
 
+func (w *packing) most() int64 { return cmp.Or(w.Most, MaxArtifacts) }
+
 // artifacts copies the files of a run that are in the artifact store.
 func (w *packing) artifacts(ctx context.Context, r record.Run, files []record.ManifestFile) error {
-	most := cmp.Or(w.Most, MaxArtifacts)
+	most := w.most()
 	for _, f := range files {
 		if !f.Stored || w.sums[f.SHA256] {
 			continue

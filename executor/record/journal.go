@@ -59,26 +59,50 @@ func ParseJournal(text []byte) ([]Event, error) {
 	return events, err
 }
 
-// readEvents returns the whole events of r and the offset after the last one. A broken line is an error in the middle and ignored at the
-// end.
+// CheckJournal returns an error if the text of a journal file has a broken event, or more than most events. It keeps no
+// event.
+func CheckJournal(text []byte, most int) error {
+	n := 0
+	_, err := eachEvent(bytes.NewReader(text), func(Event) error {
+		if n++; n > most {
+			return fmt.Errorf("the journal has more than %d events", most)
+		}
+		return nil
+	})
+	return err
+}
+
+// readEvents returns the whole events of r and the offset after the last one.
 func readEvents(r io.Reader) (events []Event, good int64, err error) {
+	good, err = eachEvent(r, func(e Event) error {
+		events = append(events, e)
+		return nil
+	})
+	return events, good, err
+}
+
+// eachEvent calls do with the whole events of r, until it fails. It returns the offset after the last one. A broken line is an
+// error in the middle and ignored at the end.
+func eachEvent(r io.Reader, do func(Event) error) (good int64, err error) {
 	br := bufio.NewReaderSize(r, 64<<10)
-	for {
+	for n := 1; ; n++ {
 		line, err := readLine(br)
 		if errors.Is(err, io.EOF) {
-			return events, good, nil
+			return good, nil
 		}
 		if err != nil {
-			return events, good, err
+			return good, err
 		}
 		var e Event
 		if err := json.Unmarshal(line, &e); err != nil {
 			if _, next := readLine(br); errors.Is(next, io.EOF) {
-				return events, good, nil
+				return good, nil
 			}
-			return events, good, fmt.Errorf("event %d: %w", len(events)+1, err)
+			return good, fmt.Errorf("event %d: %w", n, err)
 		}
-		events = append(events, e)
+		if err := do(e); err != nil {
+			return good, err
+		}
 		good += int64(len(line))
 	}
 }

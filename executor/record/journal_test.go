@@ -121,6 +121,16 @@ func TestJournalLongest(t *testing.T) {
 	}
 }
 
+// TestCheckJournal counts events, and refuses the journals that cannot be parsed.
+func TestCheckJournal(t *testing.T) {
+	three := strings.Repeat(`{"seq":1}`+"\n", 3)
+	for text, ok := range map[string]bool{"": true, three: true, three + "{": true, three + "{}\n": false, "{\n" + three: false} {
+		if err := CheckJournal([]byte(text), 3); (err == nil) != ok {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
+
 // TestParseCaller checks names of callers.
 func TestParseCaller(t *testing.T) {
 	long := strings.Repeat("a", 80)
