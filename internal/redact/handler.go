@@ -1,7 +1,9 @@
 package redact
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 )
@@ -64,7 +66,13 @@ func (h *handler) attr(a slog.Attr) slog.Attr {
 			text := fmt.Sprintf(verb, v)
 			if clean := h.s.String(text); clean != text {
 				a.Value = slog.StringValue(clean)
-				break
+				return a
+			}
+		}
+		// JSON has the values of nested pointers, too.
+		if text, err := json.Marshal(v); err == nil {
+			if clean := h.s.JSON(text); !bytes.Equal(clean, text) {
+				a.Value = slog.StringValue(string(clean))
 			}
 		}
 	}

@@ -3,6 +3,8 @@ package redact
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
+	"io"
 	"reflect"
 )
 
@@ -13,16 +15,19 @@ func (s *Secrets) JSON(text []byte) []byte {
 	if s.Empty() || len(text) < MinLength || len(s.find(text)) == 0 && !bytes.Contains(text, []byte(`\u`)) {
 		return text
 	}
+	if !json.Valid(text) {
+		return s.Bytes(text)
+	}
+	if !s.inTokens(text) {
+		return text
+	}
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
 	var v any
-	if d.Decode(&v) != nil || d.More() {
+	if d.Decode(&v) != nil { // valid text can be decoded
 		return s.Bytes(text)
 	}
-	clean, changed := s.clean(reflect.ValueOf(&v).Elem())
-	if !changed {
-		return text
-	}
+	clean, _ := s.clean(reflect.ValueOf(&v).Elem())
 	var out bytes.Buffer
 	e := json.NewEncoder(&out)
 	e.SetEscapeHTML(false)
@@ -30,4 +35,27 @@ func (s *Secrets) JSON(text []byte) []byte {
 		return s.Bytes(text)
 	}
 	return bytes.TrimSuffix(out.Bytes(), []byte("\n"))
+}
+
+// inTokens reports whether a string, key or number of a JSON text has a secret. A decoded value has only the last one of
+// fields with the same key, so that it does not tell.
+func (s *Secrets) inTokens(text []byte) bool {
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber()
+	for {
+		token, err := d.Token()
+		if err != nil {
+			return !errors.Is(err, io.EOF)
+		}
+		word := ""
+		switch token := token.(type) {
+		case string:
+			word = token
+		case json.Number:
+			word = token.String()
+		}
+		if s.String(word) != word {
+			return true
+		}
+	}
 }

@@ -20,6 +20,10 @@ func TestJSON(t *testing.T) {
 		`{"a": "plain"}`:     `{"a": "plain"}`,
 		`no hunter"2/2 JSON`: `no [secret A] JSON`,
 		`"hunter\"2/2" 5`:    `"[secret A]" 5`,
+		// The first of two fields with one key is in the text, and not in the value.
+		`{"a":"hunter\"2/2","a":"x"}`:           `{"a":"x"}`,
+		`{"a":"\u0068unter\"2/2","b":1,"a":[]}`: `{"a":[],"b":1}`,
+		`{}] hunter"2/2`:                        `{}] [secret A]`,
 	} {
 		if got := string(s.JSON([]byte(text))); got != want {
 			t.Errorf("%s becomes %s, want %s", text, got, want)

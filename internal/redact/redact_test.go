@@ -535,6 +535,12 @@ func TestHandlerShowsValues(t *testing.T) {
 	if got := out.String(); !strings.Contains(got, `v="{[secret A] 7}"`) {
 		t.Error(got)
 	}
+	out.Reset()
+	inner := "a hunter22"
+	slog.New(s.Handler(slog.NewJSONHandler(&out, nil))).Info("m", "v", struct{ P *string }{&inner}, "w", struct{ P *int }{new(int)})
+	if got := out.String(); !strings.Contains(got, `"v":"{\"P\":\"a [secret A]\"}","w":{"P":0}}`) {
+		t.Error(got)
+	}
 }
 
 // failingOnce fails at the first write only.

@@ -117,12 +117,10 @@ func (v *table) next(b []byte, i int, final bool) (at int, p *pattern, n int, pe
 		if q := nextBreak(b, i+1, min(whole+head, len(b))); q >= 0 {
 			whole, broken = max(i, q-head+1), q
 		}
-		if i = v.skip(b, i, whole); i < whole {
+		for i = v.skip(b, i, whole); i < whole; i = v.skip(b, i+1, whole) {
 			if p, n, pending = v.at(b[i:], final); p != nil || pending {
 				return i, p, n, pending
 			}
-			i++
-			continue
 		}
 		for ; i < broken; i++ {
 			if p, n, pending = v.at(b[i:], final); p != nil || pending {
