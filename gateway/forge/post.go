@@ -53,7 +53,7 @@ const (
 // Bounded clips a body to [MaxText].
 func Bounded(text string) string {
 	if len(text) > MaxText {
-		text = strings.ToValidUTF8(text[:MaxText], "")
+		text = strings.Clone(strings.ToValidUTF8(text[:MaxText], "")) // without the memory of the rest
 	}
 	return text
 }
@@ -67,7 +67,7 @@ func LastLines(hunk string) string {
 	if _, rest, _ := strings.Cut(hunk, "\n"); rest != "" {
 		hunk = rest
 	}
-	return strings.ToValidUTF8(hunk, "")
+	return strings.Clone(strings.ToValidUTF8(hunk, ""))
 }
 
 // cut clips Markdown to a number of characters, at the end of a line if there is one, and closes open parts. note is

@@ -2,12 +2,16 @@ package github
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/google/go-github/v66/github"
 
 	"github.com/ramus-dev/ramus/gateway/forge"
 )
@@ -87,5 +91,37 @@ func TestNamesInPaths(t *testing.T) {
 func TestCheckOfNothing(t *testing.T) {
 	if got := checkOf(nil); got.ID != 0 || got.Name != "" || got.Pulls != nil {
 		t.Errorf("%+v", got)
+	}
+}
+
+type transport func(*http.Request) *http.Response
+
+func (t transport) RoundTrip(r *http.Request) (*http.Response, error) { return t(r), nil }
+
+// TestEmptyPages ends a list whose pages have no items and no end.
+func TestEmptyPages(t *testing.T) {
+	asked := 0
+	c := &Client{Tokens: Token("t"), HTTP: &http.Client{Transport: transport(func(r *http.Request) *http.Response {
+		asked++
+		body := fmt.Sprintf(`{"data":{"repository":{"pullRequest":{"reviewThreads":{"nodes":[],`+
+			`"pageInfo":{"hasNextPage":true,"endCursor":"%d"}}}}}}`, asked)
+		return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Request: r,
+			Body: io.NopCloser(strings.NewReader(body))}
+	})}}
+	repo := forge.Name{Owner: "acme", Repo: "app"}
+	threads, err := c.Threads(t.Context(), repo, 1)
+	if err != nil || len(threads) > 0 || asked != maxThreads {
+		t.Errorf("%d threads after %d requests, %v", len(threads), asked, err)
+	}
+	asked = 0
+	var refused *forge.RefusedError
+	for _, err = range items(t.Context(), c, request{what: "list", repo: repo},
+		func(_ context.Context, _ *github.Client, o github.ListOptions) ([]int, *github.Response, error) {
+			asked++
+			return nil, &github.Response{NextPage: o.Page + 1}, nil
+		}) {
+	}
+	if !errors.As(err, &refused) || asked != maxItems+1 {
+		t.Errorf("after %d pages: %v", asked, err)
 	}
 }

@@ -28,7 +28,7 @@ const (
 // Threads returns the threads on lines of a pull request, the oldest first, and 1,000 at most. It is a method of [forge.Resolver].
 func (c *Client) Threads(ctx context.Context, repo forge.Name, number int) (list []forge.Thread, err error) {
 	variables := map[string]any{"owner": repo.Owner, "name": repo.Repo, "number": number}
-	for len(list) < maxThreads {
+	for n := 0; n < maxThreads; { // threads, and pages without threads
 		var page struct {
 			Repository struct {
 				PullRequest struct {
@@ -53,6 +53,7 @@ func (c *Client) Threads(ctx context.Context, repo forge.Name, number int) (list
 			return nil, err
 		}
 		threads := page.Repository.PullRequest.ReviewThreads
+		n += max(len(threads.Nodes), 1)
 		for _, t := range threads.Nodes {
 			if len(t.Comments.Nodes) > 0 {
 				list = append(list, forge.Thread{ID: t.ID, First: t.Comments.Nodes[0].DatabaseID, Resolved: t.IsResolved,

@@ -293,7 +293,7 @@ func items[T any](ctx context.Context, c *Client, r request, get getPage[T]) ite
 	return func(yield func(T, error) bool) {
 		var none T
 		options := github.ListOptions{Page: 1, PerPage: pageSize}
-		for n := 0; ; {
+		for n := 0; ; { // items, and pages without items
 			var page []T
 			var next int
 			err := c.call(ctx, r, func(ctx context.Context, gh *github.Client) error {
@@ -303,7 +303,7 @@ func items[T any](ctx context.Context, c *Client, r request, get getPage[T]) ite
 				}
 				return err
 			})
-			if n += len(page); n > maxItems {
+			if n += max(len(page), 1); n > maxItems {
 				err = fmt.Errorf("cannot %s: %w", r.what,
 					&forge.RefusedError{Forge: site, Message: fmt.Sprintf("there are more than %d", maxItems)})
 			}

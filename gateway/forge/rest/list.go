@@ -13,6 +13,8 @@ import (
 const (
 	maxItems = 5000 // of a list
 	pageSize = 50   // Gitea returns no more by default
+	// maxAddress bounds the address of a page, in bytes. Those of Bitbucket have some hundred.
+	maxAddress = 8 << 10
 )
 
 // List returns all items of a list whose pages are arrays and have numbers. size is the parameter for the number of
@@ -56,6 +58,7 @@ func isLast(header http.Header, n, all int) bool {
 // same host.
 func ListValues[T any](ctx context.Context, c *Client, r Request) ([]T, error) {
 	var all []T
+	n := 0 // items, and pages without items
 	for seen := map[string]bool{}; ; {
 		var page struct {
 			Values []T    `json:"values"`
@@ -64,8 +67,12 @@ func ListValues[T any](ctx context.Context, c *Client, r Request) ([]T, error) {
 		if _, err := c.Do(ctx, r, &page, nil); err != nil {
 			return nil, err
 		}
-		if all = append(all, page.Values...); len(all) > maxItems {
+		if n += max(len(page.Values), 1); n > maxItems {
 			return nil, c.Refuse("there are more than %d", maxItems)
+		}
+		all = append(all, page.Values...)
+		if len(page.Next) > maxAddress {
+			return nil, c.Refuse("the address of the next page has more than %d bytes", maxAddress)
 		}
 		if page.Next == "" || seen[page.Next] {
 			return all, nil
