@@ -14,7 +14,7 @@ type automatic struct {
 	wanted time.Time // the last time at which a container waited
 	asked  bool      // one is on its way to the cloud
 	next   time.Time // the time before which none is made, after a failure
-	err    error     // of the last one
+	err    error     // the reason; not nil before next
 }
 
 // settleTime is the time after which a container that waited is on a node, or still waits. The scheduler looks at new
@@ -61,9 +61,9 @@ func (n *Nodes) Room() string {
 		}
 		n.mu.Lock()
 		defer n.mu.Unlock()
-		n.order.asked, n.order.err = false, err
-		if err != nil {
-			n.order.next = n.Now().Add(orderAgain)
+		n.order.asked = false
+		if err != nil { // the reason of a pause that began meanwhile stays
+			n.order.err, n.order.next = err, n.Now().Add(orderAgain)
 		}
 	})
 	return "no node has room; one is ordered"
