@@ -120,6 +120,8 @@ type packing struct {
 	bytes int64 // of artifacts
 	out   int   // artifacts that were left out
 	casts int64 // bytes of recordings
+
+	unrecorded int // terminals whose recordings were left out
 }
 
 // add adds a ref, unless its commit is empty.
@@ -213,7 +215,7 @@ func (w *packing) run(ctx context.Context, r record.Run) error {
 // record adds the recording of a terminal in which a command was typed. After the bound it adds none.
 func (w *packing) record(ctx context.Context, r record.Run) error {
 	if w.casts >= w.most() {
-		w.Manifest.LeftOut = append(w.Manifest.LeftOut, fmt.Sprintf("the recording of run %s", r.ID))
+		w.unrecorded++
 		return nil
 	}
 	name := r.ID + ".cast"
@@ -280,6 +282,9 @@ func (w *packing) finish() error {
 	m := &w.Manifest
 	if w.out > 0 {
 		m.LeftOut = append(m.LeftOut, fmt.Sprintf("large artifacts (%d)", w.out))
+	}
+	if w.unrecorded > 0 {
+		m.LeftOut = append(m.LeftOut, fmt.Sprintf("recordings of terminals (%d)", w.unrecorded))
 	}
 	text, err := json.MarshalIndent(m, "", "  ")
 	if err != nil {
