@@ -250,7 +250,7 @@ func verdict(r Run, list []ManifestCheck) (v Verdict, why []string) {
 		}
 		if r.Changed() && !slices.ContainsFunc(list, has) {
 			why = append(why, fmt.Sprintf("%s is required by the repository's configuration and did not run on the last change", want.Command))
-			owed, passed = true, false
+			passed = false
 		}
 	}
 	for _, a := range r.With {
@@ -258,7 +258,7 @@ func verdict(r Run, list []ManifestCheck) (v Verdict, why []string) {
 			if a.Changed() {
 				why = append(why, fmt.Sprintf("%s is required by the configuration of %s and cannot run in an additional repository",
 					want.Command, a.Repo))
-				owed, passed = true, false
+				passed = false
 			}
 		}
 	}

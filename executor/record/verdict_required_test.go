@@ -39,4 +39,9 @@ func TestRequiredChecks(t *testing.T) {
 	if got, _ := verdict(r, nil); got != VerdictNone {
 		t.Errorf("nothing changed: %s", got)
 	}
+	r.With = []Addition{{Repo: "library", Start: "a", Head: "b", Required: []RequiredCheck{{Task: contract, Command: "make library"}}}}
+	got, why := verdict(r, []ManifestCheck{passed(contract, "make contract", true), passed(tests, tests, true)})
+	if got != VerdictUnverified || !strings.Contains(strings.Join(why, "; "), "make library is required") {
+		t.Errorf("an additional repository changed: %s, %q", got, why)
+	}
 }
