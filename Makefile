@@ -156,7 +156,7 @@ mutants: ## plant faults in packages of pure logic, and name those that no test 
 
 PURE = ./containers/kube ./executor/anchor ./executor/attachment ./executor/bisect ./executor/egress ./executor/export ./executor/index ./executor/provenance ./executor/prune ./executor/quota ./executor/radar ./executor/record ./executor/review ./executor/seal ./executor/search \
 	./executor/sealed ./executor/settings ./executor/terminal ./executor/tournament ./executor/trial \
-	./gateway/account ./gateway/audit ./gateway/conversation ./gateway/credential ./gateway/diff ./gateway/domain ./gateway/forge ./gateway/forgekey ./gateway/gate ./gateway/github ./gateway/githubread ./gateway/links ./gateway/llm ./gateway/model ./gateway/naming ./gateway/people ./gateway/privacy \
+	./gateway/account ./gateway/audit ./gateway/conversation ./gateway/credential ./gateway/diff ./gateway/domain ./gateway/forge ./gateway/forgekey ./gateway/gate ./gateway/github ./gateway/githubread ./gateway/links ./gateway/llm ./gateway/markup ./gateway/model ./gateway/naming ./gateway/people ./gateway/privacy \
 	./gateway/render ./gateway/retry ./gateway/session ./gateway/slack ./gateway/trigger ./gitd/gitindex ./gitd/grant ./gitd/history ./gitd/object ./gitd/sshd ./gitd/sshsig \
 	./gitd/pack ./gitd/pathspec ./gitd/protocol \
 	./internal/bytesize ./internal/durable ./internal/netaddr ./internal/pattern ./internal/redact ./internal/text \
