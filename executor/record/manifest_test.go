@@ -8,6 +8,7 @@ import (
 
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/tasks/browser"
+	"github.com/ramus-dev/ramus/tasks/workflow"
 )
 
 // TestManifestEvents checks the part of the evidence that each event adds.
@@ -67,6 +68,12 @@ func TestManifestEvents(t *testing.T) {
 	}
 	if m.DurationMS != 1500 {
 		t.Errorf("it took %d ms", m.DurationMS)
+	}
+	subs := map[string]Manifest{"a": {Browser: []BrowserCheck{{Step: "look"}}}, "b": {Browser: []BrowserCheck{{Step: "see"}}}}
+	m = NewManifest(r, "", []Event{{Type: EventStepFinished, Kind: string(workflow.KindWorkflow), Step: "a", OK: &yes},
+		{Type: EventStepFinished, Step: "b", OK: &yes}}, subs)
+	if len(m.Browser) != 1 || m.Browser[0].Step != "a/look" {
+		t.Errorf("checks of sub-workflows: %+v", m.Browser)
 	}
 	for _, r := range []Run{{StartedAt: start}, {EndedAt: start}} {
 		if d := NewManifest(r, "", nil, nil).DurationMS; d != 0 {

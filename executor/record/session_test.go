@@ -31,7 +31,11 @@ func TestSessionBegan(t *testing.T) {
 				t.Errorf("the session %q of %d runs began %s, want %s", x.label, x.runs, s.Began, want)
 			}
 		}
-		if len(list) != x.size {
+		counted := 0
+		for _, s := range list {
+			counted += s.Runs
+		}
+		if len(list) != x.size || counted != x.runs {
 			t.Errorf("%d runs: %+v", x.runs, list)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-github/v66/github"
 
@@ -64,6 +65,45 @@ func TestKeptBounds(t *testing.T) {
 	if k.ask(get(0)) == nil || k.ask(get(1)) != nil || k.size > keptBytes || len(k.byURL) != k.order.Len() {
 		t.Errorf("%d bytes in %d answers", k.size, k.order.Len())
 	}
+}
+
+// TestKeptSmall bounds the memory of many small answers with long addresses.
+func TestKeptSmall(t *testing.T) {
+	var k kept
+	long := strings.Repeat("x", 1<<20)
+	for i := range 2 * keptBytes >> 20 {
+		k.keep(httptest.NewRequest("GET", fmt.Sprintf("http://api/%d?%s", i, long), nil), &http.Response{StatusCode: http.StatusOK,
+			Header: http.Header{"Etag": {"t"}}, Body: io.NopCloser(strings.NewReader("{}"))})
+	}
+	if most := keptBytes >> 20; k.order.Len() >= most {
+		t.Errorf("%d answers are cached, want fewer than %d", k.order.Len(), most)
+	}
+}
+
+// TestLongAnswers refuses an answer beyond the bound.
+func TestLongAnswers(t *testing.T) {
+	for _, x := range []struct {
+		size int64
+		ok   bool
+	}{{maxAnswer, true}, {maxAnswer + 1, false}} {
+		next := transport(func(r *http.Request) *http.Response {
+			return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Request: r,
+				Body: io.NopCloser(io.LimitReader(zeros{}, x.size))}
+		})
+		resp, err := send(httptest.NewRequest("GET", "http://api/x", nil), next, time.Now)
+		var refused *forge.RefusedError
+		if x.ok && (err != nil || resp.StatusCode != http.StatusOK) || !x.ok && !errors.As(err, &refused) {
+			t.Errorf("%d bytes: %v", x.size, err)
+		}
+	}
+}
+
+// zeros has bytes without an end.
+type zeros struct{}
+
+func (zeros) Read(b []byte) (int, error) {
+	clear(b)
+	return len(b), nil
 }
 
 // TestNamesInPaths checks the edges of what can be part of a path of the API.
@@ -123,5 +163,15 @@ func TestEmptyPages(t *testing.T) {
 	}
 	if !errors.As(err, &refused) || asked != maxItems+1 {
 		t.Errorf("after %d pages: %v", asked, err)
+	}
+	asked = 0
+	for _, err = range items(t.Context(), c, request{what: "list", repo: repo},
+		func(_ context.Context, _ *github.Client, o github.ListOptions) ([]int, *github.Response, error) {
+			asked++
+			return []int{asked}, &github.Response{NextPage: o.Page}, nil
+		}) {
+	}
+	if err != nil || asked != 1 {
+		t.Errorf("a page that names itself as the next is read %d times: %v", asked, err)
 	}
 }

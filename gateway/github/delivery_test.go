@@ -33,9 +33,12 @@ const pullField = `"pull_request":{"number":7,"state":"closed","title":"T","merg
 func TestParseDelivery(t *testing.T) {
 	for _, one := range []struct{ event, body, want string }{
 		{"ping", `{"zen":"Keep it simple.","hook_id":1,"sender":{"login":"ann"}}`, `{"id":"d-1","event":"ping","repo":{}}`},
-		{"pull_request", with(`"action":"closed","number":7,` + pullField), `{"action":"closed","number":7}`},
+		{"pull_request", with(`"action":"closed","number":7,` + pullField), `{"action":"closed","number":7,"turned":true}`},
+		{"pull_request", with(`"action":"reopened","number":7,` + pullField), `{"number":7,"turned":true}`},
+		{"pull_request_review_comment", with(`"action":"closed",` + pullField), `{"number":7,"turned":null}`},
+		{"issues", with(`"action":"opened","issue":{"number":9,"title":"A fault"}`), `{"action":"opened","number":9}`},
 		{"pull_request", with(`"action":"synchronize","before":"1","after":"2",` + pullField),
-			`{"action":"synchronize","number":7}`},
+			`{"action":"synchronize","number":7,"turned":null}`},
 		{"pull_request_review", with(`"action":"submitted","review":{"id":5,"user":{"login":"ann"},"state":"CHANGES_REQUESTED","body":null,"commit_id":"def"},` + pullField),
 			`{"action":"submitted","number":7}`},
 		{"pull_request_review_comment",

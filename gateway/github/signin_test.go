@@ -49,7 +49,7 @@ func TestFinish(t *testing.T) {
 	usual := answers{
 		"POST /login/oauth/access_token":      text(`{"access_token":"` + given + `","token_type":"bearer"}`),
 		"GET /api/v3/user":                    text(`{"id":5,"login":"ann","name":"Ann A."}`),
-		"GET /api/v3/user/emails":             text(`[{"email":"old@example.org","primary":true,"verified":false},{"email":"a@example.org","primary":false,"verified":true},{"email":"ann@example.org","primary":true,"verified":true},null]`),
+		"GET /api/v3/user/emails":             text(`[{"email":"old@example.org","primary":true,"verified":false},{"email":"a@example.org","primary":false,"verified":true},{"email":"ann@example.org","primary":true,"verified":true},{"email":"late@example.org","primary":true,"verified":false},{"email":"b@example.org","primary":false,"verified":true},null]`),
 		"GET /api/v3/user/orgs":               text(`[{"login":"acme"},{"login":"other"}]`),
 		"DELETE /api/v3/applications/x/token": status(http.StatusNoContent),
 	}
@@ -67,6 +67,9 @@ func TestFinish(t *testing.T) {
 			strings.Repeat("x", 300) + `"}`)},
 			func(u *github.User) { u.Name = "Ann A. " + strings.Repeat("x", 143) + "…" }, false},
 		"no address": {answers{"GET /api/v3/user/emails": text(`[]`)},
+			func(u *github.User) { u.Email = "5+ann@users.noreply.127.0.0.1" }, false},
+		"an odd address": {answers{"GET /api/v3/user/emails": text(`[{"email":"","primary":true,"verified":true},{"email":"` +
+			strings.Repeat("x", 201) + `","primary":true,"verified":true}]`)},
 			func(u *github.User) { u.Email = "5+ann@users.noreply.127.0.0.1" }, false},
 		"not revoked": {answers{"DELETE /api/v3/applications/x/token": status(500)}, func(*github.User) {}, false},
 		"many organizations": {answers{"GET /api/v3/user/orgs": func(w http.ResponseWriter, r *http.Request) {

@@ -4,6 +4,7 @@ import (
 	"html"
 	"html/template"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -31,6 +32,38 @@ func TestCode(t *testing.T) {
 	}
 	if got := new(Colours).Code("func f()", "go", ""); !strings.Contains(string(got), `class="kd"`) {
 		t.Errorf("%q", got)
+	}
+}
+
+// TestCodeLines cuts code into lines of pieces with classes.
+func TestCodeLines(t *testing.T) {
+	const source = "package a\n\n// one\nfunc b() {\n}\n\nvar c = `\nx\n`"
+	for _, end := range []string{"", "\n"} {
+		var got []string
+		classes := map[string]bool{}
+		for _, line := range CodeLines(source+end, "a.go") {
+			text, before := "", "none"
+			for _, p := range line {
+				if p.Text == "" || p.Class == before {
+					t.Errorf("the piece %+v comes after the class %q", p, before)
+				}
+				text, before = text+p.Text, p.Class
+				classes[p.Class] = true
+			}
+			got = append(got, text)
+		}
+		if want := strings.Split(source, "\n"); !slices.Equal(got, want) {
+			t.Errorf("lines %q, want %q", got, want)
+		}
+		if !classes["kd"] || !classes[""] || classes["p"] || classes["nx"] {
+			t.Errorf("classes %v", classes)
+		}
+	}
+	if lines := CodeLines("<a href=x>b</a>\n", "a.html"); len(lines) != 1 { // the lexer returns empty tokens
+		t.Errorf("HTML: %q", lines)
+	}
+	if CodeLines("x", "a.none") != nil {
+		t.Error("a language that is not known has lines")
 	}
 }
 

@@ -177,6 +177,35 @@ func TestStreamOnce(t *testing.T) {
 	}
 }
 
+// TestMarkdownBounds shows a text as it is only beyond its bounds.
+func TestMarkdownBounds(t *testing.T) {
+	for size, markdown := range map[int]bool{maxMarkdown: true, maxMarkdown + 1: false} {
+		var s Stream
+		s.Write("*a*" + strings.Repeat("\n", size-len("*a*")))
+		if got := string(s.Open()); strings.Contains(got, "<em>") != markdown {
+			t.Errorf("%d bytes: %.20q", size, got)
+		}
+	}
+	if tooDeep([]byte(strings.Repeat("x", maxLine))) || !tooDeep([]byte(strings.Repeat("x", maxLine+1))) {
+		t.Error("the bound of a line is another")
+	}
+	for _, mark := range strings.Split("> - + * . )", " ") {
+		line := strings.Repeat(mark+" ", maxMarks)
+		if tooDeep([]byte(line + "x")) {
+			t.Errorf("%d of %s are too many", maxMarks, mark)
+		}
+		if !tooDeep([]byte("a\n" + line + mark + " x\n")) {
+			t.Errorf("%d of %s are not too many", maxMarks+1, mark)
+		}
+	}
+	for _, line := range []string{strings.Repeat("1", 4*maxMarks) + "x", strings.Repeat(" \t", 4*maxMarks) + "x",
+		strings.Repeat("-", 4*maxMarks), strings.Repeat("* ", 4*maxMarks)} {
+		if tooDeep([]byte(line)) {
+			t.Errorf("%.10q is too deep", line)
+		}
+	}
+}
+
 func TestGrowth(t *testing.T) {
 	cases := growth.Tokens("> ", "- ", "* a\n", "[", "![", "](", "`", "*a ", "_a", "**", "~~", "<", "&", "\\", "| a ",
 		"|\n", "a\n", "#", "```\n", "http://a.", "a@b.c ", "1. a\n  ", "> a\n\n", "\t", "x")

@@ -44,6 +44,16 @@ func TestTerminal(t *testing.T) {
 	}
 }
 
+// TestSequence reads the lengths of escape sequences.
+func TestSequence(t *testing.T) {
+	for s, want := range map[string]int{"\x1b": 1, "\x1b\n": 1, "\x1b/x": 1, "\x1b0x": 2, "\x1b~x": 2, "\x1b\x7fx": 1,
+		"\x1bcx": 2, "\x1b(Bx": 3, "\x1b(": 2, "\x1b]0;t\ax": 6, "\x1b]0;t\x1b\\x": 7, "\x1b[1mx": 4} {
+		if _, _, n := sequence(s); n != want {
+			t.Errorf("%q has a sequence of %d bytes, want %d", s, n, want)
+		}
+	}
+}
+
 // TestLines has looks go on in later lines, and bounds the elements.
 func TestLines(t *testing.T) {
 	got := Lines([]string{"a\x1b[31mb", "10%\rc\r", "", "\x1b[0md", "\x1b[1me", "\x1b[1mf"}, 3)

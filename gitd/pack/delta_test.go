@@ -125,6 +125,22 @@ func TestScanData(t *testing.T) {
 	}
 }
 
+// TestStatsMemory estimates the memory of git for a pack, and for none.
+func TestStatsMemory(t *testing.T) {
+	none := Stats{}.Memory()
+	if none < 4<<20 {
+		t.Errorf("git needs %d bytes for an empty pack", none)
+	}
+	for _, st := range []Stats{{Objects: 1000}, {Declared: 1 << 20}, {peak: 1 << 20}} {
+		if got := st.Memory(); got < none+100_000 {
+			t.Errorf("git needs %d bytes for %+v, %d for none", got, st, none)
+		}
+	}
+	if most := (Stats{Declared: 1 << 50}).Memory(); most != none+DeltaCache {
+		t.Errorf("git keeps %d bytes of bases", most-none)
+	}
+}
+
 // TestScanStats counts objects and the memory that git needs for them.
 func TestScanStats(t *testing.T) {
 	b := &packtest.Builder{}

@@ -68,6 +68,30 @@ func TestKinds(t *testing.T) {
 	}
 }
 
+// TestReadTree reads a folder, and refuses an object that is none.
+func TestReadTree(t *testing.T) {
+	dir, packs := newPacks(t)
+	commit := writeCommit(t, packs, "m", "", map[string]string{"a": "a", "b/c": "c"})
+	reader := &Reader{Dir: dir, Git: new(gitcmd.Runner), Packs: Files{Dir: filepath.Join(dir, Folder)}}
+	defer reader.Close()
+	tree, err := reader.TreeOf(t.Context(), commit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	entries, err := reader.ReadTree(t.Context(), tree)
+	if err != nil || len(entries) != 2 || entries[0].Name != "a" || entries[1].Name != "b" {
+		t.Errorf("%+v, %v", entries, err)
+	}
+	for _, e := range entries {
+		if want := gittest.Run(t, dir, "rev-parse", string(commit)+":"+e.Name); string(e.Hash) != want {
+			t.Errorf("%s is %s, want %s", e.Name, e.Hash, want)
+		}
+	}
+	if _, err := reader.ReadTree(t.Context(), commit); !errors.Is(err, object.ErrInvalid) {
+		t.Errorf("a commit is read as a folder: %v", err)
+	}
+}
+
 // TestEntryHead reads the headers of deltas, whose bases are inside of the pack.
 func TestEntryHead(t *testing.T) {
 	const at = 200

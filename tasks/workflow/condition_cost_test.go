@@ -172,6 +172,53 @@ func TestWalkEnds(t *testing.T) {
 	}
 }
 
+// TestWalkOfLists counts the comparisons with the elements of a list, if they take time.
+func TestWalkOfLists(t *testing.T) {
+	native := types.DefaultTypeAdapter.NativeToValue
+	text := func(n int) ref.Val { return types.String(strings.Repeat("x", n)) }
+	for _, x := range []struct {
+		name string
+		v    ref.Val
+		list any
+		want int64
+	}{
+		{"a number", types.Int(1), []any{1, 2, 3}, 0},
+		{"a short text", text(textStep - 1), []any{text(textStep - 1), text(textStep - 1)}, 0},
+		{"a text of one step", text(textStep), []any{text(textStep), text(textStep)}, 2},
+		{"a list", native([]any{1}), []any{[]any{1}, []any{2}}, 2},
+	} {
+		w := walk{left: 100}
+		if w.contains(x.v, native(x.list), true); 100-w.left != x.want {
+			t.Errorf("%s: %d steps, want %d", x.name, 100-w.left, x.want)
+		}
+	}
+	w := walk{left: 1}
+	if w.contains(native([]any{1}), native([]any{[]any{1}, []any{2}}), true); w.left != -1 {
+		t.Errorf("after more steps than there are, %d are left", w.left)
+	}
+}
+
+// TestSmallerSize counts the characters of a comparison with a large text.
+func TestSmallerSize(t *testing.T) {
+	text := func(n int) ref.Val { return types.String(strings.Repeat("é", n/2)) }
+	for _, x := range []struct {
+		a, b  ref.Val
+		want  int
+		large bool
+	}{
+		{text(textStep - 2), text(textStep - 2), 0, false},
+		{text(textStep), text(20), 10, true},
+		{text(20), text(textStep), 10, true},
+		{text(textStep), types.Int(1), 1, true},
+		{types.Int(1), text(textStep), 1, true},
+		{types.Int(1), types.Int(2), 0, false},
+	} {
+		if n, large := smallerSize(x.a, x.b); n != x.want || large != x.large {
+			t.Errorf("%.10v, %.10v: %d, %t; want %d, %t", x.a, x.b, n, large, x.want, x.large)
+		}
+	}
+}
+
 // TestTypesOfKeys compiles mappings whose keys have a type that doubles with each step. Without a bound it takes hours.
 func TestTypesOfKeys(t *testing.T) {
 	c, wrong := compileCondition("[1]"+strings.Repeat(".map(x,{x:x})", 20)+".all(x,x==x)", nil, false, false)
