@@ -104,9 +104,9 @@ func TestConnectionsAtOnce(t *testing.T) {
 	f.exec = func(ws *websocket.Conn, pod, container string, args []string) {
 		if !strings.Contains(args[3], first) {
 			c.enter()
-			defer c.leave()
 			<-gate
 			time.Sleep(time.Millisecond) // more would come in meanwhile
+			c.leave()                    // before the answer, which lets the next one in
 			ws.WriteMessage(websocket.BinaryMessage, exitStatus(way.Failed))
 			return
 		}
