@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"sync"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/ramus-dev/ramus/gateway/client"
 	"github.com/ramus-dev/ramus/internal/shortpath"
 )
@@ -44,12 +46,40 @@ func dialSocket(ctx context.Context, data string) (net.Conn, error) {
 	return dialNamed(ctx, data, socketName)
 }
 
+// dialNamed connects to a socket of a data folder. Returns [unix.ECONNREFUSED] if the server of the socket has ended.
 func dialNamed(ctx context.Context, data, name string) (conn net.Conn, err error) {
 	err = shortpath.To(data, name, func(path string) (err error) {
 		conn, err = new(net.Dialer).DialContext(ctx, "unix", path)
 		return err
 	})
+	if err == nil && !hasListener(conn) {
+		err = errors.Join(&net.OpError{Op: "dial", Net: "unix", Addr: conn.RemoteAddr(), Err: unix.ECONNREFUSED}, conn.Close())
+		conn = nil
+	}
 	return conn, err
+}
+
+// hasListener reports whether the process that listened at the other side of a connection runs. The socket of a killed
+// server accepts connections as long as a child of that server has not executed its own program yet (execve(2) closes
+// the socket), and resets them then. hasListener reports true if it cannot tell, as in another namespace of processes.
+func hasListener(conn net.Conn) bool {
+	raw, err := conn.(*net.UnixConn).SyscallConn()
+	if err != nil {
+		return true
+	}
+	var peer *unix.Ucred // of the process that called listen, see unix(7)
+	if cerr := raw.Control(func(fd uintptr) {
+		peer, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+	}); cerr != nil || err != nil || peer.Pid <= 0 {
+		return true
+	}
+	fd, err := unix.PidfdOpen(int(peer.Pid), 0)
+	if err != nil {
+		return !errors.Is(err, unix.ESRCH)
+	}
+	defer unix.Close(fd)
+	n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0) // readable when the process has ended
+	return err != nil || n == 0
 }
 
 // door is the socket of a server that may end while a client connects. A closed listener drops clients in its queue,
