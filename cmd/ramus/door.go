@@ -53,8 +53,8 @@ func dialNamed(ctx context.Context, data, name string) (conn net.Conn, err error
 		return err
 	})
 	if err == nil && !hasListener(conn) {
-		err = errors.Join(&net.OpError{Op: "dial", Net: "unix", Addr: conn.RemoteAddr(), Err: unix.ECONNREFUSED}, conn.Close())
-		conn = nil
+		conn.Close()
+		return nil, &net.OpError{Op: "dial", Net: "unix", Addr: conn.RemoteAddr(), Err: unix.ECONNREFUSED}
 	}
 	return conn, err
 }
