@@ -29,7 +29,7 @@ export interface Options {
   watch: boolean;
   dial(): Promise<Dialed>;
   size(): Size;
-  /** Takes output, in order. past is set for output from before the connection. shown is called when it was shown. */
+  /** Takes output, in order and by whole characters. past is set for output from before the connection. shown is called when it was shown. */
   write(data: Uint8Array, past: boolean, shown: () => void): void;
   /** Clears the screen, and writes bytes that restore its modes. */
   clear(restore: Uint8Array): void;
@@ -70,10 +70,22 @@ function offsetOf(message: Uint8Array): number {
   return Number(new DataView(message.buffer, message.byteOffset).getBigUint64(1));
 }
 
+/** Returns the number of bytes before the character that is cut at the end of the data, or all if none is. */
+function lengthOfWhole(data: Uint8Array): number {
+  for (let i = data.length - 1; i >= 0 && i >= data.length - 3; i--) {
+    const c = data[i];
+    if ((c & 0xc0) === 0x80) continue;
+    const size = c >= 0xf0 ? 4 : c >= 0xe0 ? 3 : c >= 0xc0 ? 2 : 1;
+    return i + size > data.length ? i : data.length;
+  }
+  return data.length;
+}
+
 /** One viewer of one terminal, which connects again after each loss. */
 export class Link {
   /** The offset of the next byte of output; -1 before the first. */
   have = -1;
+  private part = new Uint8Array(); // the bytes before have of a character that is not complete
   private socket?: WebSocket;
   private dialing = 0; // the number of the dial that is under way
   private dials = 0;
@@ -252,6 +264,7 @@ export class Link {
       case frame.reset: {
         const rest = message.subarray(9);
         this.have = offsetOf(message);
+        this.part = new Uint8Array();
         this.o.clear(rest.subarray(rest.indexOf(0) + 1));
         break;
       }
@@ -285,13 +298,29 @@ export class Link {
   private show(data: Uint8Array, past: boolean) {
     const end = this.have += data.length;
     const socket = this.socket;
-    this.o.write(data, past, () => {
+    this.o.write(this.complete(data), past, () => {
       if (this.socket !== socket) return; // the next connection counts from what it asked for
       const message = new DataView(new ArrayBuffer(9));
       message.setUint8(0, frame.ack);
       message.setBigUint64(1, BigInt(end));
       this.send(new Uint8Array(message.buffer));
     });
+  }
+
+  /**
+   * Returns the data with the part of a character before it, and without the one that is cut at its end. xterm.js 6.0 loses a character
+   * that is cut after a byte 0x80, such as a dash or a quotation mark.
+   */
+  private complete(data: Uint8Array): Uint8Array {
+    if (this.part.length) {
+      const all = new Uint8Array(this.part.length + data.length);
+      all.set(this.part);
+      all.set(data, this.part.length);
+      data = all;
+    }
+    const n = lengthOfWhole(data);
+    this.part = data.slice(n);
+    return data.subarray(0, n);
   }
 
   private fault(p: Problem) {

@@ -103,7 +103,7 @@ export class Screen {
   /** Clears the screen in the order of the output. CAN ends a sequence that was cut. */
   clear(restore: Uint8Array) {
     this.busy = false;
-    this.term.write(bytes.encode('\x18\x1bc')); // as bytes, so that it ends a character that was cut, too
+    this.term.write('\x18\x1bc');
     this.write(restore, true, () => {});
   }
 

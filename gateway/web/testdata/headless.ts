@@ -9,7 +9,7 @@ const [, , url, file] = process.argv;
 const whole = readFileSync(file);
 const options = { allowProposedApi: true, cols: 80, rows: 24, scrollback: 2000 };
 
-const every = 10_000; // bytes between two looks at the screen
+const every = 10_000; // bytes between two looks at the screen, or some more if a character would be cut
 
 /** Returns everything that can be seen of a screen, a line of text for each line, with the lines that were scrolled away if all is set. */
 function seen(t: Terminal, all: boolean): string[] {
@@ -31,42 +31,63 @@ function seen(t: Terminal, all: boolean): string[] {
   return lines;
 }
 
-/** Writes bytes of the stream, and looks at the screen after every part of it. */
-function write(t: Terminal, looks: string[], data: Uint8Array, at: number, shown: () => void) {
-  while (at % every + data.length >= every) {
-    const n = every - at % every;
-    t.write(data.subarray(0, n), () => looks.push(seen(t, false).join('\n')));
-    data = data.subarray(n);
-    at += n;
-  }
-  t.write(data, shown);
+/** Returns the offset of the next look after one, at the beginning of a character. */
+function nextLook(at: number): number {
+  let next = (Math.floor(at / every) + 1) * every;
+  while ((whole[next] & 0xc0) === 0x80) next++;
+  return next;
 }
 
-const cut = new Terminal(options);
-const looks: string[] = [];
+/** A terminal that is looked at after every part of the stream. */
+class Watched {
+  readonly terminal = new Terminal(options);
+  readonly looks: string[] = [];
+  private at = 0; // bytes that were written
+  private next = nextLook(0);
+
+  write(data: Uint8Array, shown: () => void) {
+    const end = this.at + data.length;
+    while (this.next <= end) {
+      const n = this.next - this.at;
+      this.terminal.write(data.subarray(0, n), () => this.looks.push(seen(this.terminal, false).join('\n')));
+      data = data.subarray(n);
+      this.at = this.next;
+      this.next = nextLook(this.next);
+    }
+    this.at = end;
+    this.terminal.write(data, shown);
+  }
+}
+
+const cut = new Watched();
 let connections = 0;
 let resets = 0;
 
 function compare() {
-  const uncut = new Terminal(options);
-  const should: string[] = [];
-  write(uncut, should, whole, 0, () => {
-    const got = [...looks, ...seen(cut, true)];
-    const want = [...should, ...seen(uncut, true)];
+  const uncut = new Watched();
+  uncut.write(whole, () => {
+    const got = [...cut.looks, ...seen(cut.terminal, true)];
+    const want = [...uncut.looks, ...seen(uncut.terminal, true)];
     const at = want.findIndex((line, i) => line !== got[i]);
-    console.log(JSON.stringify({ bytes: link.have, connections, resets, looks: should.length, lines: want.length,
-      difference: at < 0 && got.length === want.length ? '' : `line ${at}\n${want[at]}\n${got[at]}` }));
-    process.exit(0);
+    const result = JSON.stringify({ bytes: link.have, connections, resets, looks: uncut.looks.length, lines: want.length,
+      difference: at < 0 && got.length === want.length ? '' : `line ${at}\n${want[at]}\n${got[at]}` });
+    process.stdout.write(result, () => process.exit(0));
   });
 }
 
+/** Dials. The WebSocket of Node.js sends only an error, and not a close event, if the connection is cut before it is open. */
+async function dial() {
+  connections++;
+  const socket = new WebSocket(url, protocol);
+  socket.addEventListener('error', () => socket.dispatchEvent(new Event('close')));
+  return { socket };
+}
+
 const link = new Link({
-  terminal: '1', watch: false,
-  dial: async () => { connections++; return { socket: new WebSocket(url, protocol) }; },
+  terminal: '1', watch: false, dial,
   size: () => ({ rows: 24, cols: 80 }),
-  write: (data, _, shown) => write(cut, looks, data, link.have - data.length,
-    () => { shown(); if (link.have === whole.length && data.length) settle(); }),
-  clear: restore => { resets++; cut.write(Buffer.concat([Buffer.from('\x18\x1bc'), restore])); },
+  write: (data, _, shown) => cut.write(data, () => { shown(); if (link.have === whole.length) settle(); }),
+  clear: restore => { resets++; cut.terminal.write(Buffer.concat([Buffer.from('\x18\x1bc'), restore])); },
   state: () => {},
   done: () => {},
   phase: p => { if (p === 'away') setTimeout(() => link.wake(), 0); }, // as a browser that is online again
@@ -79,7 +100,7 @@ let settled = false;
 function settle() {
   if (settled) return;
   settled = true;
-  cut.write('', () => { link.leave(); compare(); });
+  cut.terminal.write('', () => { link.leave(); compare(); });
 }
 
 link.wake();
