@@ -161,6 +161,14 @@ func TestNames(t *testing.T) {
 			t.Errorf("%s is at %s, %v", branch, h, err)
 		}
 	}
+	// A branch takes a name without a caller.
+	none := gitd.Hash("")
+	if err := second.Update(t.Context(), gitd.RefUpdate{Name: "refs/heads/ramus/run-otter-4", New: m.Head, Old: &none}); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := take(export.Wish{Repo: "app"}); err != nil || got.Caller.String() != "run:otter-5" {
+		t.Errorf("an import where a branch has the next name is %s, %v", got.Caller, err)
+	}
 }
 
 // printed are events of commands with outputs of some lengths.

@@ -430,14 +430,20 @@ func TestRecordings(t *testing.T) {
 	for i := range runs {
 		runs[i].Kind, runs[i].CreatedAt, runs[i].Terminal = record.KindTerminal, time.Unix(999, 0), &record.TerminalCall{Name: "1"}
 	}
-	e := &export.Exporter{Runs: typed{w}, Repo: repo, Dir: filepath.Join(w.dir, "exports"), Bot: ada, Now: time.Now, Most: 1}
-	p, err := e.Prepare(t.Context(), export.Request{Runs: runs[:2], WithoutArtifacts: true})
-	if err != nil {
+	var first bytes.Buffer
+	if _, err := export.Cast(t.Context(), typed{w}, runs[0], &first); err != nil {
 		t.Fatal(err)
 	}
-	defer p.Close()
-	if len(p.Manifest.Terminals) != 1 || !slices.Contains(p.Manifest.LeftOut, "recordings of terminals (1)") {
-		t.Errorf("%v are recorded, and %q left out", p.Manifest.Terminals, p.Manifest.LeftOut)
+	for _, most := range []int64{1, int64(first.Len())} {
+		e := &export.Exporter{Runs: typed{w}, Repo: repo, Dir: filepath.Join(w.dir, "exports"), Bot: ada, Now: time.Now, Most: most}
+		p, err := e.Prepare(t.Context(), export.Request{Runs: runs[:2], WithoutArtifacts: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer p.Close()
+		if len(p.Manifest.Terminals) != 1 || !slices.Contains(p.Manifest.LeftOut, "recordings of terminals (1)") {
+			t.Errorf("at most %d bytes: %v are recorded, and %q left out", most, p.Manifest.Terminals, p.Manifest.LeftOut)
+		}
 	}
 }
 

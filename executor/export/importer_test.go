@@ -26,7 +26,7 @@ func TestRead(t *testing.T) {
 		most    int64
 		refused bool
 	}{{9, true}, {10, false}, {10, false}, {10, true}} {
-		text, err := o.read(t.Context(), Run{Record: h}, "run.json", want.most, &have, 25)
+		text, err := o.read(t.Context(), Run{Record: h}, "run.json", want.most, &have, 20)
 		if want.refused != errors.Is(err, gitd.ErrTooLarge) || want.refused != (text == nil) {
 			t.Errorf("read %d: %q, %v", i+1, text, err)
 		}

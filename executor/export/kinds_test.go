@@ -65,6 +65,29 @@ func (w *world) keep(repo *gitd.Repo, r record.Run, files ...record.ManifestFile
 	}
 }
 
+// TestJournals imports runs with a journal that is broken in the middle, and with one that ends in the middle of a line.
+func TestJournals(t *testing.T) {
+	for journal, valid := range map[string]bool{"{}\n{}\n{": true, "{}\n{\n{}\n": false} {
+		here := newWorld(t)
+		repo, r := here.otter()
+		h, err := repo.WriteCommit(t.Context(), gitd.NewCommit{Parents: []gitd.Hash{r.Head}, Author: ada, Message: r.Name(),
+			Put: []gitd.File{{Path: "run.json", Content: encode(t, r)}, {Path: "journal.jsonl", Content: []byte(journal)},
+				{Path: record.ManifestPath, Content: encode(t, record.Manifest{Run: r.Name(), State: r.State})}}})
+		none := gitd.Hash("")
+		if err == nil {
+			err = repo.Update(t.Context(), gitd.RefUpdate{Name: record.RunRef(r.Caller, r.ID), New: h, Old: &none})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		file, _ := here.pack(repo, export.Request{Runs: []record.Run{r}})
+		_, err = newWorld(t).importer().Import(t.Context(), bytes.NewReader(file), export.Wish{Repo: "app", New: true, By: ada})
+		if valid && err != nil || !valid && !errors.Is(err, record.ErrInvalid) {
+			t.Errorf("the journal %q: %v", journal, err)
+		}
+	}
+}
+
 // TestKinds exports and imports one run of each kind. The server that takes them in signs its commits, but not the
 // records of another server.
 func TestKinds(t *testing.T) {

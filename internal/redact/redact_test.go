@@ -169,6 +169,19 @@ func TestEdges(t *testing.T) {
 	if got := s.Name("a/xhunter22y/hunter22"); got != "a/x[secret slack_token]y/[secret slack_token]" {
 		t.Error(got)
 	}
+	if got := set(t, map[string]string{"A": "hunter22", "B": "hunter22-23"}).Name("a/hunter22"); got != "a/[secret A]" {
+		t.Errorf("a name that ends with the beginning of another secret becomes %s", got)
+	}
+	if got := set(t, map[string]string{"A": "hunter2222"}).String("hunter2222"); got != "[secret A]" {
+		t.Errorf("a secret that is as long as its replacement becomes %s", got)
+	}
+	bare, err := base64.StdEncoding.DecodeString("abcd/efghijklmno")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := set(t, map[string]string{"A": string(bare)}).String("abcd\n\\/efghijklmno"); got != "[secret A]" {
+		t.Errorf("base64 in JSON with a line break before a slash becomes %s", got)
+	}
 	boom := errors.New("boom")
 	w = s.Writer(errWriter{boom})
 	if _, err := w.Write([]byte("text that goes on")); !errors.Is(err, boom) || !errors.Is(w.Flush(), boom) {
