@@ -51,11 +51,20 @@ func (w *world) otter() (*gitd.Repo, record.Run) {
 
 // keep writes the record of a run with files.
 func (w *world) keep(repo *gitd.Repo, r record.Run, files ...record.ManifestFile) {
+	w.t.Helper()
+	w.keepJournal(repo, r, nil, files...)
+}
+
+// keepJournal writes the record of a run with a journal, or without one if it is nil.
+func (w *world) keepJournal(repo *gitd.Repo, r record.Run, journal []byte, files ...record.ManifestFile) {
 	t := w.t
 	t.Helper()
 	m := record.Manifest{Run: r.Name(), Verdict: record.VerdictVerified, State: r.State, Files: files}
-	h, err := repo.WriteCommit(t.Context(), gitd.NewCommit{Parents: []gitd.Hash{r.Head}, Author: ada, Message: r.Name(),
-		Put: []gitd.File{{Path: "run.json", Content: encode(t, r)}, {Path: record.ManifestPath, Content: encode(t, m)}}})
+	put := []gitd.File{{Path: "run.json", Content: encode(t, r)}, {Path: record.ManifestPath, Content: encode(t, m)}}
+	if journal != nil {
+		put = append(put, gitd.File{Path: "journal.jsonl", Content: journal})
+	}
+	h, err := repo.WriteCommit(t.Context(), gitd.NewCommit{Parents: []gitd.Hash{r.Head}, Author: ada, Message: r.Name(), Put: put})
 	none := gitd.Hash("")
 	if err == nil {
 		err = repo.Update(t.Context(), gitd.RefUpdate{Name: record.RunRef(r.Caller, r.ID), New: h, Old: &none})
@@ -70,18 +79,9 @@ func TestJournals(t *testing.T) {
 	for journal, valid := range map[string]bool{"{}\n{}\n{": true, "{}\n{\n{}\n": false} {
 		here := newWorld(t)
 		repo, r := here.otter()
-		h, err := repo.WriteCommit(t.Context(), gitd.NewCommit{Parents: []gitd.Hash{r.Head}, Author: ada, Message: r.Name(),
-			Put: []gitd.File{{Path: "run.json", Content: encode(t, r)}, {Path: "journal.jsonl", Content: []byte(journal)},
-				{Path: record.ManifestPath, Content: encode(t, record.Manifest{Run: r.Name(), State: r.State})}}})
-		none := gitd.Hash("")
-		if err == nil {
-			err = repo.Update(t.Context(), gitd.RefUpdate{Name: record.RunRef(r.Caller, r.ID), New: h, Old: &none})
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		here.keepJournal(repo, r, []byte(journal))
 		file, _ := here.pack(repo, export.Request{Runs: []record.Run{r}})
-		_, err = newWorld(t).importer().Import(t.Context(), bytes.NewReader(file), export.Wish{Repo: "app", New: true, By: ada})
+		_, err := newWorld(t).importer().Import(t.Context(), bytes.NewReader(file), export.Wish{Repo: "app", New: true, By: ada})
 		if valid && err != nil || !valid && !errors.Is(err, record.ErrInvalid) {
 			t.Errorf("the journal %q: %v", journal, err)
 		}

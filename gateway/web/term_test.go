@@ -295,7 +295,7 @@ func (c *thread) Write(p []byte) (int, error) {
 // Without it, xterm.js 6.0 shows those at the right margin differently if they come in two pieces.
 func noise(rnd *rand.Rand, n int) []byte {
 	words := []string{"ls -l ", "the quick brown fox ", "\t", "\r\n", "\r\n", "\b", "字", "漢字かな交じり文", "한국어 ", "🙂",
-		"\U0001f469\u200d\U0001f469\u200d\U0001f467", "\U0001f1e9\U0001f1ea", "e\u0301", "\u200d", "ﷺ", "\x1b[0m", "\x1b[K",
+		"\U0001f469\u200d\U0001f469\u200d\U0001f467", "\U0001f1e9\U0001f1ea", "e\u0301", "\u200d", "“quoted” – ", "ﷺ", "\x1b[0m", "\x1b[K",
 		"\x1b[1K", "\x1b[2J", "\x1b[H", "\x1b7", "\x1b8", "\x1b[?25l", "\x1b[?25h",
 		"\x1b[?1049h", "\x1b[?1049l", "\x1b[?2004h", "\x1b[?7lthe quick brown fox\x1b[?7h", "\x1b[r", "\x1bM", "\x1bD", "\x1b[L", "\x1b[M", "\x1b[3@",
 		"\x1b[2P", "\x1b[4X", "\x1b(0lqqk\x1b(B", "\x1b]2;a title 字\a", "\x1b]8;;https://example.org/\x1b\\link\x1b]8;;\x1b\\",
